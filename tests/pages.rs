@@ -55,18 +55,29 @@ const CHECKS: &str = include_str!("support/checks.js");
 /// Files that mdBook adds to the chapters.
 const NO_CHAPTERS: &[&str] = &["404.html", "print.html", "toc.html"];
 
+/// The phone has the least room, so what goes wrong is seen there first.
 #[test]
-fn every_page_shows_what_it_should() {
+fn every_page_shows_what_it_should_on_a_phone() {
+    look_at_every_page(&[PHONE], |_, _, _| vec![]);
+}
+
+#[test]
+#[ignore = "`.ci/run slow`: takes minutes"]
+fn every_page_shows_what_it_should_on_a_laptop_and_without_scripts() {
+    look_at_every_page(&[LAPTOP], visit_without_scripts);
+}
+
+fn look_at_every_page(
+    screens: &[Screen],
+    also: impl Fn(&mut Browser, &Site, &str) -> Vec<String> + Sync,
+) {
     let Some(program) = chromium() else { return };
     let (folder, pages) = book();
     let looked = of_each(pages, &program, folder, |browser, site, page| {
-        let mut visits = vec![];
-        let mut complaints = visit_without_scripts(browser, site, page);
-        for screen in [LAPTOP, PHONE] {
-            let visit = visit(browser, site, page, screen);
-            complaints.extend(visit.complaints.clone());
-            visits.push(visit);
-        }
+        let mut complaints = also(browser, site, page);
+        let visits: Vec<_> =
+            screens.iter().map(|screen| visit(browser, site, page, *screen)).collect();
+        complaints.extend(visits.iter().flat_map(|visit| visit.complaints.clone()));
         let complaints = complaints.iter().map(|it| format!("{page}: {it}"));
         (visits, complaints.collect::<Vec<_>>())
     });

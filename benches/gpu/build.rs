@@ -9,7 +9,7 @@ const CRATES: [&str; 3] = ["attention", "cudarc", "nalgebra"];
 
 fn main() -> Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let versions = record::take::versions(here, &CRATES).context("the versions")?;
+    let versions = recorder::versions(here, &CRATES).context("the versions")?;
     println!("cargo::rustc-env=BUILT_WITH={}", serde_json::to_string(&versions)?);
     // Again for each commit, and for another choice of crates.
     for name in ["HEAD", "logs/HEAD"] {

@@ -43,7 +43,7 @@ pub struct TimeOptions {
     #[arg(long)]
     pub quick: bool,
     /// Only these kernels, and what is compared with them
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = gpu::program)]
     pub kernels: Vec<Program>,
 }
 

@@ -4,10 +4,12 @@ use crate::arguments::CompileOptions;
 use crate::report::circumstances;
 use anyhow::{Context, Result, ensure};
 use attention::cuda::{Architecture, Compiled, Program, compile};
+use gpu::ALL;
+use gpu::report::{Launch, Resources};
 use itertools::iproduct;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use record::take::write_file;
 use record::{Measurement, Record, Unit};
+use recorder::write_file;
 use std::path::Path;
 
 const TOPIC: &str = "kernels";
@@ -23,7 +25,17 @@ pub fn run(options: &CompileOptions) -> Result<()> {
         variants().into_par_iter().map(|(program, architecture, d, causal)| {
             let at = || format!("{program}, d = {d}, causal = {causal}");
             let compiled = compile(program, architecture, d, causal).with_context(at)?;
-            measurements(&compiled, d, causal)
+            let needs = Resources::parse(&compiled.log);
+            let mut found = vec![];
+            for function in program.source().functions {
+                let name = function.0;
+                let needs = needs.iter().find(|needs| needs.function == name);
+                let needs =
+                    needs.with_context(|| format!("{program}: the log has no {name}"))?;
+                let launch = Launch::of(&compiled, name)?;
+                found.extend(measurements(&compiled, needs, launch, (d, causal)));
+            }
+            Ok(found)
         });
     record.measurements = compiled.collect::<Result<Vec<_>>>()?.concat();
     record.check()?;
@@ -42,48 +54,44 @@ pub fn run(options: &CompileOptions) -> Result<()> {
 
 /// All that is compiled: program, architecture, head dimension, mask.
 fn variants() -> Vec<(Program, Architecture, usize, bool)> {
-    let of = |program: Program| {
+    let of = |program: &Program| {
         let source = program.source();
-        iproduct!([program], source.architectures, source.widths, [false, true])
+        iproduct!([*program], source.architectures, source.widths, [false, true])
     };
-    let all = Program::all().flat_map(of);
+    let all = ALL.iter().flat_map(of);
     all.map(|(program, architecture, d, causal)| (program, *architecture, *d, causal))
         .collect()
 }
 
-/// Returns the needs of each function: registers of a thread; bytes of a thread that are spilled, and of its stack; and bytes of
+/// Returns the needs of a function: registers of a thread; bytes of a thread that are spilled, and of its stack; and bytes of
 /// shared memory that a block is given.
-fn measurements(compiled: &Compiled, d: usize, causal: bool) -> Result<Vec<Measurement>> {
-    let program = compiled.program;
-    let mut found = vec![];
-    for launch in &compiled.launches {
-        let function = launch.function;
-        let named = compiled.resources.iter().find(|needs| needs.function == function);
-        let needs =
-            named.with_context(|| format!("{program}: the log has no {function}"))?;
-        let common = Measurement::common(
-            program.source().precision,
-            &[("d", d), ("rows", launch.rows as usize)],
-            &[
-                ("architecture", &compiled.architecture),
-                ("kernel", &program.source().name),
-                ("mask", &mask(causal)),
-            ],
-            launch.threads as usize,
-        );
-        found.extend(
-            [
-                ("registers", Unit::Count, needs.registers),
-                ("spills", Unit::Bytes, needs.spill_stores + needs.spill_loads),
-                ("stack", Unit::Bytes, needs.stack),
-                ("shared", Unit::Bytes, needs.shared + launch.shared_bytes),
-            ]
-            .map(|(what, unit, number)| {
-                common.named(format!("{what}/{function}"), unit, (number.into(), 0.0))
-            }),
-        );
-    }
-    Ok(found)
+fn measurements(
+    compiled: &Compiled,
+    needs: &Resources,
+    launch: Launch,
+    (d, causal): (usize, bool),
+) -> [Measurement; 4] {
+    let source = compiled.program.source();
+    let common = Measurement::common(
+        source.precision,
+        &[("d", d), ("rows", launch.rows as usize)],
+        &[
+            ("architecture", &compiled.architecture),
+            ("kernel", &source.name),
+            ("mask", &mask(causal)),
+        ],
+        launch.threads as usize,
+    );
+    [
+        ("registers", Unit::Count, needs.registers),
+        ("spills", Unit::Bytes, needs.spill_stores + needs.spill_loads),
+        ("stack", Unit::Bytes, needs.stack),
+        ("shared", Unit::Bytes, needs.shared + launch.shared_bytes),
+    ]
+    .map(|(what, unit, number)| {
+        let what = format!("{what}/{}", needs.function);
+        common.named(what, unit, (number.into(), 0.0))
+    })
 }
 
 fn mask(causal: bool) -> &'static str {
@@ -125,29 +133,23 @@ fn name(measurement: &Measurement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::cuda::{Kernel, Launch, Resources};
+    use attention::cuda::TILED;
 
-    fn compiled() -> Compiled {
-        let function = "attention_forward";
-        Compiled {
-            program: Program::Forward(Kernel::Tiled),
+    fn found() -> Vec<Measurement> {
+        let compiled = Compiled {
+            program: TILED,
             architecture: Architecture::SM_80,
             cubin: vec![],
-            resources: vec![Resources {
-                function: function.to_owned(),
-                registers: 96,
-                shared: 16,
-                ..Resources::default()
-            }],
-            launches: vec![Launch {
-                function,
-                threads: 256,
-                rows: 64,
-                shared_bytes: 1000,
-            }],
-            boxes: None,
             log: String::new(),
-        }
+        };
+        let needs = Resources {
+            function: "attention_forward".to_owned(),
+            registers: 96,
+            shared: 16,
+            ..Resources::default()
+        };
+        let launch = Launch { threads: 256, rows: 64, shared_bytes: 1000 };
+        measurements(&compiled, &needs, launch, (64, true)).to_vec()
     }
 
     fn record() -> Record {
@@ -155,7 +157,7 @@ mod tests {
         let mut record = Record::parse("pace", text).unwrap();
         record.topic = TOPIC.to_owned();
         record.versions.insert("nvrtc".to_owned(), "13.0".to_owned());
-        record.measurements = measurements(&compiled(), 64, true).unwrap();
+        record.measurements = found();
         record
     }
 

@@ -3,10 +3,15 @@
 use crate::expected::{Forward, Inputs, difference, pick, rows, tolerance};
 use crate::grid::{Cell, NUMBERS, Pass};
 use anyhow::{Context, Result, ensure};
-use attention::cuda::{Error, Gpu, Kernel, Precision, Program, Shape, Tensors};
+use attention::cuda::{
+    Error, Gpu, NAIVE, Precision, Program, Shape, TILED, Tensor, Tensors,
+};
+use gpu::BACKWARD;
+use gpu::clock::{bytes, copy_bandwidth, free_memory, poison, time};
 use itertools::izip;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::StandardNormal;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A kernel that is ready: launches it that often to warm up, then that often on the clock, and returns the seconds of each of
@@ -31,7 +36,7 @@ pub trait Device {
 
 /// A GPU, and numbers for it.
 pub struct OwnKernels {
-    pub gpu: Gpu,
+    pub gpu: Rc<Gpu>,
     /// q, k, v and the gradient of the output.
     numbers: [Vec<f32>; 4],
 }
@@ -40,7 +45,7 @@ impl OwnKernels {
     /// # Errors
     /// There is no GPU, or not what it takes to use it.
     pub fn open() -> Result<Self> {
-        let gpu = Gpu::open()?;
+        let gpu = Rc::new(Gpu::open()?);
         let draw = |seed| {
             let rng = ChaCha8Rng::seed_from_u64(seed);
             rng.sample_iter::<f32, _>(StandardNormal).take(NUMBERS).collect()
@@ -53,13 +58,25 @@ impl OwnKernels {
         Inputs { q, k, v, precision }
     }
 
-    /// Queries, keys and values on the device, with a kernel that has run on them and computed what it should.
-    fn forward(&self, kernel: Kernel, shape: Shape) -> Result<Tensors> {
+    /// The tensors of a program on the device: these inputs, queries, keys and values, and NaN in all that it writes.
+    fn tensors(
+        &self,
+        program: Program,
+        shape: Shape,
+        others: &[(Tensor, &[f32])],
+    ) -> Result<Tensors> {
         let [q, k, v, _] = &self.numbers;
-        let mut tensors = self.gpu.tensors(kernel, shape, q, k, v)?;
-        tensors.poison()?;
+        let own = [(Tensor::Q, &q[..]), (Tensor::K, k), (Tensor::V, v)];
+        let mut tensors = self.gpu.tensors(program, shape, &[&own, others].concat())?;
+        poison(&mut tensors)?;
+        Ok(tensors)
+    }
+
+    /// The tensors of a forward kernel that has run on them and computed what it should.
+    fn forward(&self, kernel: Program, shape: Shape) -> Result<Tensors> {
+        let mut tensors = self.tensors(kernel, shape, &[])?;
         tensors.launch()?;
-        let (output, lse) = (tensors.output()?, tensors.lse()?);
+        let (output, lse) = (tensors.read(Tensor::OUTPUT)?, tensors.read(Tensor::LSE)?);
         let precision = kernel.source().precision;
         let rows = rows(shape, shape.n_q as u64);
         let expected = self.inputs(precision).forward(shape, &rows);
@@ -70,20 +87,26 @@ impl OwnKernels {
 
     /// The same for the backward pass, after a forward kernel that runs wherever it does.
     fn backward(&self, shape: Shape) -> Result<Tensors> {
-        let precision = Program::Backward.source().precision;
-        let forward = self.forward(Kernel::Tiled, shape).context("tiled, before it")?;
-        let (output, lse) = (forward.output()?, forward.lse()?);
+        let precision = BACKWARD.source().precision;
+        let forward = self.forward(TILED, shape).context("tiled, before it")?;
+        let (output, lse) = (forward.read(Tensor::OUTPUT)?, forward.read(Tensor::LSE)?);
+        drop(forward); // its memory is needed
         let d_output = &self.numbers[3];
-        let mut tensors = self.gpu.backward_tensors(forward, d_output)?;
-        tensors.poison()?;
+        let others = [
+            (Tensor::OUTPUT, &output[..]),
+            (Tensor::LSE, &lse),
+            (Tensor::D_OUTPUT, d_output),
+        ];
+        let mut tensors = self.tensors(BACKWARD, shape, &others)?;
         tensors.launch()?;
-        let gradients = tensors.gradients()?;
         let before = Forward { output: &output, lse: &lse, d_output };
         let rows = rows(shape, shape.n_q as u64);
         let expected = self.inputs(precision).backward(shape, &rows, before);
-        for (name, gradient, expected) in izip!(["∂q", "∂k", "∂v"], &gradients, &expected)
+        let gradients = [Tensor::D_Q, Tensor::D_K, Tensor::D_V];
+        for (name, gradient, expected) in izip!(["∂q", "∂k", "∂v"], gradients, &expected)
         {
-            check(name, gradient, shape.d, &rows, expected, precision)?;
+            let gradient = tensors.read(gradient)?;
+            check(name, &gradient, shape.d, &rows, expected, precision)?;
         }
         Ok(tensors)
     }
@@ -96,8 +119,8 @@ impl Device for OwnKernels {
         cell: &Cell,
     ) -> Result<Result<Timed, String>> {
         let shape = cell.shape;
-        let (needed, free) = (shape.bytes(program), self.gpu.free_memory()?);
-        let writes_scores = program == Program::Forward(Kernel::Naive);
+        let (needed, free) = (bytes(program, shape), free_memory(&self.gpu)?);
+        let writes_scores = program == NAIVE;
         if writes_scores && needed > free / 3 {
             return Ok(Err(format!(
                 "it takes {:.1} GiB, more than a third of the {:.1} that are free",
@@ -105,14 +128,14 @@ impl Device for OwnKernels {
                 crate::gibibytes(free)
             )));
         }
-        let prepared = match program {
-            Program::Forward(kernel) => self.forward(kernel, shape),
-            Program::Backward => self.backward(shape),
+        let prepared = match cell.pass {
+            Pass::Forward => self.forward(program, shape),
+            Pass::Backward => self.backward(shape),
         };
-        debug_assert_eq!(cell.pass == Pass::Backward, program == Program::Backward);
+        let gpu = self.gpu.clone();
         match prepared {
             Ok(mut tensors) => Ok(Ok(Box::new(move |warm_up, launches| {
-                let times = tensors.time(warm_up, launches)?;
+                let times = time(&gpu, warm_up, launches, || tensors.launch())?;
                 Ok(times.iter().map(Duration::as_secs_f64).collect())
             }))),
             Err(error) if is_refusal(&error) => Ok(Err(format!("{error:#}"))),
@@ -121,21 +144,13 @@ impl Device for OwnKernels {
     }
 
     fn copy_bandwidth(&mut self) -> Result<f64> {
-        Ok(self.gpu.copy_bandwidth()?)
+        Ok(copy_bandwidth(&self.gpu)?)
     }
 }
 
 /// Returns `true` if the device is too old or too small, and nothing is wrong.
 fn is_refusal(error: &anyhow::Error) -> bool {
-    matches!(
-        error.downcast_ref(),
-        Some(
-            Error::Capability { .. }
-                | Error::Memory { .. }
-                | Error::OutOfMemory { .. }
-                | Error::SharedMemory { .. }
-        )
-    )
+    matches!(error.downcast_ref(), Some(Error::Device(_)))
 }
 
 /// That these rows of a tensor are what was expected, and that all of it is finite.
@@ -181,13 +196,8 @@ mod tests {
 
     #[test]
     fn what_a_device_cannot_do_is_no_fault() {
-        let tried = "allocate device memory".to_owned();
-        for refused in
-            [Error::Memory { needed: 2, free: 1 }, Error::OutOfMemory { tried }]
-        {
-            assert!(is_refusal(&refused.into()));
-        }
-        assert!(!is_refusal(&Error::NoDriver.into()));
+        assert!(is_refusal(&Error::Device("out of memory".to_owned()).into()));
+        assert!(!is_refusal(&Error::Missing("no driver".to_owned()).into()));
         assert!(!is_refusal(&anyhow::anyhow!("the output is off")));
     }
 }

@@ -1,6 +1,6 @@
 //! The expected results of a kernel: some rows, computed in f64 on the processor.
 
-use attention::cuda::{Bf16, Precision, Shape};
+use attention::cuda::{Precision, Shape};
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
@@ -70,12 +70,9 @@ pub fn difference(found: &[f64], expected: &[f64]) -> f64 {
 impl Inputs<'_> {
     /// Rows of a tensor as the kernel reads them, each of them a column: (d, rows).
     fn read(&self, tensor: &[f32], d: usize, rows: Range<usize>) -> DMatrix<f64> {
-        let numbers = tensor[rows.start * d..rows.end * d].iter().map(|x| {
-            f64::from(match self.precision {
-                Precision::F32 => *x,
-                Precision::Bf16 => Bf16::from_f32(*x).to_f32(),
-            })
-        });
+        let numbers = tensor[rows.start * d..rows.end * d]
+            .iter()
+            .map(|x| f64::from(self.precision.round(*x)));
         DMatrix::from_iterator(d, rows.len(), numbers)
     }
 
@@ -247,7 +244,7 @@ mod tests {
     fn the_reference_rounds_as_the_kernel_does() {
         let [q, k, v] = [1, 2, 3].map(draw);
         let round =
-            |x: &[f32]| x.iter().map(|x| Bf16::from_f32(*x).to_f32()).collect::<Vec<_>>();
+            |x: &[f32]| x.iter().map(|x| Precision::Bf16.round(*x)).collect::<Vec<_>>();
         let rows = rows(SHAPE, 7);
         let rounding = Inputs { q: &q, k: &k, v: &v, precision: Precision::Bf16 };
         let exact = Inputs { precision: Precision::F32, ..rounding };

@@ -3,6 +3,7 @@
 use crate::arguments::TimeOptions;
 use anyhow::{Result, ensure};
 use attention::cuda::{Precision, Program, Shape};
+use gpu::{ALL, BACKWARD};
 use itertools::iproduct;
 use serde::Serialize;
 use std::fmt;
@@ -136,21 +137,20 @@ fn contestants(
     d: usize,
 ) -> Vec<Contestant> {
     let takes_part = |program: &Program| {
-        let its =
-            if *program == Program::Backward { Pass::Backward } else { Pass::Forward };
+        let its = if *program == BACKWARD { Pass::Backward } else { Pass::Forward };
         its == pass
             && program.source().precision == precision
             && program.source().widths.contains(&d)
             && (options.kernels.is_empty() || options.kernels.contains(program))
     };
-    let ours = Program::all().filter(takes_part).map(Contestant::Ours);
+    let ours = ALL.into_iter().filter(takes_part).map(Contestant::Ours);
     ours.chain(Backend::of(precision).iter().copied().map(Contestant::Torch)).collect()
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use attention::cuda::Kernel;
+    use attention::cuda::TILED;
     use std::path::PathBuf;
 
     pub fn options(kernels: Vec<Program>) -> TimeOptions {
@@ -176,7 +176,7 @@ pub mod tests {
         for Cell { shape: Shape { heads, n_q, n_k, d, .. }, .. } in &cells {
             assert_eq!((heads * n_q * d, n_q), (NUMBERS, n_k));
         }
-        for program in Program::all() {
+        for program in ALL {
             let has =
                 |cell: &&Cell| cell.contestants.contains(&Contestant::Ours(program));
             assert_eq!(cells.iter().filter(has).count(), 2 * 2 * 3, "{program}");
@@ -186,8 +186,7 @@ pub mod tests {
 
     #[test]
     fn a_selection_leaves_the_cells_of_others_out() {
-        let tiled = Program::Forward(Kernel::Tiled);
-        let cells = cells(&options(vec![tiled])).unwrap();
+        let cells = cells(&options(vec![TILED])).unwrap();
         assert_eq!(cells.len(), 2 * 2 * 3);
         let names: Vec<_> =
             cells[0].contestants.iter().map(ToString::to_string).collect();

@@ -28,11 +28,9 @@ fn describe_device() -> Result<()> {
     let device = gpu.device();
     let (major, minor) = device.capability;
     println!(
-        "{}: compute capability {major}.{minor}, {} multiprocessors, {:.1} GiB, {:.1} of them free; driver {}, NVRTC {}",
+        "{}: compute capability {major}.{minor}, {:.1} GiB of memory free; driver {}, NVRTC {}",
         device.name,
-        device.multiprocessors,
-        gibibytes(device.memory),
-        gibibytes(gpu.free_memory()?),
+        gibibytes(gpu::clock::free_memory(&gpu)?),
         report::driver(device),
         report::nvrtc()?,
     );

@@ -2,8 +2,8 @@
 
 use crate::grid::{Cell, Contestant};
 use crate::torch::SIDE;
-use record::rounds::Rounds;
 use record::statistics::median;
+use recorder::rounds::Rounds;
 use std::fmt;
 
 /// The measurements of a run.

@@ -19,7 +19,7 @@ pub fn circumstances(topic: &str) -> Result<Record> {
         serde_json::from_str(env!("BUILT_WITH"))?;
     versions.insert("nvrtc".to_owned(), nvrtc()?);
     let features = ["cuda", "rayon"].map(str::to_owned).to_vec();
-    record::take::circumstances(topic, versions, features)
+    recorder::circumstances(topic, versions, features)
 }
 
 /// The version of the run-time compiler.

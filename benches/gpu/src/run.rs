@@ -8,8 +8,8 @@ use crate::report::{measurements, of_times};
 use crate::torch::{Torch, script};
 use anyhow::{Context, Result};
 use attention::cuda::Program;
-use record::rounds::{Rounds, interleave};
-use record::take::write_file;
+use recorder::rounds::{Rounds, interleave};
+use recorder::write_file;
 use std::time::{Duration, Instant};
 
 /// The time that it should take, in seconds.

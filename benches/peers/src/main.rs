@@ -16,7 +16,7 @@ use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::Parser;
 use mimalloc::MiMalloc;
-use record::take::{how_to_show, write};
+use recorder::{how_to_show, write};
 use std::path::Path;
 use std::time::Instant;
 

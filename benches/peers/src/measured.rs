@@ -2,7 +2,7 @@
 
 use crate::grid::{Cell, base};
 use crate::question::Kernel;
-use record::rounds::Rounds;
+use recorder::rounds::Rounds;
 use std::collections::BTreeMap;
 use std::fmt;
 

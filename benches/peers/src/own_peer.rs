@@ -3,7 +3,9 @@
 use crate::question::{Kernel, Kind, Mask, Pass, Problem, Question, Task};
 use crate::raw;
 use anyhow::{Context, Result, bail, ensure};
-use attention::flash::{Flash, Inputs, Instructions};
+use attention::engine::Engine as _;
+use attention::flash::Inputs;
+use fast::{Flash, Instructions};
 use attention::{
     AttentionGradients, Float, Mask as Visible, MultiHeadAttention, Parameters,
     attention, attention_backward,
@@ -166,12 +168,12 @@ impl Attention {
         let [q, k, v, grad_output] = &self.joined;
         let inputs = Inputs::new(q, k, v, visible(task.mask))?;
         let inputs = inputs.with_heads(self.problem.heads)?;
-        let forward = flash.forward(&inputs);
+        let forward = flash.forward(&inputs)?;
         if task.pass == Pass::Forward {
             return Ok(vec![forward.output]);
         }
         let AttentionGradients { q, k, v, .. } =
-            flash.backward(&inputs, &forward, grad_output)?;
+            flash.backward(&inputs, &forward, grad_output.into())?;
         Ok(vec![forward.output, q, k, v])
     }
 }

@@ -4,8 +4,8 @@ use crate::grid::base;
 use crate::measured::MeasuredCell;
 use crate::question::Kind;
 use anyhow::Result;
-use record::take::versions;
 use record::{Measurement, Record};
+use recorder::versions;
 use std::path::Path;
 
 /// Crates of which the record tells the version.
@@ -17,7 +17,7 @@ const CRATES: [&str; 4] = ["attention", "matrixmultiply", "nalgebra", "pulp"];
 /// One of these cannot be found out.
 pub fn circumstances(topic: &str) -> Result<Record> {
     let versions = versions(Path::new(env!("CARGO_MANIFEST_DIR")), &CRATES)?;
-    record::take::circumstances(topic, versions, vec!["rayon".to_owned()])
+    recorder::circumstances(topic, versions, vec!["rayon".to_owned()])
 }
 
 /// The times of a cell, and how many times as long as this crate each peer took.

@@ -12,7 +12,6 @@ extern "C" __constant__ int weigh_launch[3] = {D, 1, 0};
 
 // ANCHOR: scores
 // S = scale · Q Kᵀ, (n_q, n_k). A thread computes every THREADS-th score of the row.
-// Budget: scores 64 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS)
 scores(const float* q, const float* k, float* s, int n_q, int n_k, float scale) {
     const int i = blockIdx.x, head = blockIdx.y;
@@ -47,7 +46,6 @@ __device__ float over_block(float x, Combine combine, OfWarp of_warp) {
 // ANCHOR: softmax
 // Softmax of every row of S, in place, and its log-sum-exp. The row is read three times and
 // written twice.
-// Budget: softmax 64 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS)
 softmax(float* s, float* lse, int n_q, int n_k) {
     const int i = blockIdx.x, head = blockIdx.y;
@@ -73,7 +71,6 @@ softmax(float* s, float* lse, int n_q, int n_k) {
 
 // ANCHOR: weigh
 // O = A V, (n_q, D). A thread computes one entry of the row.
-// Budget: weigh 64 registers, no spills
 extern "C" __global__ void __launch_bounds__(D)
 weigh(const float* a, const float* v, float* output, int n_q, int n_k) {
     const int i = blockIdx.x, head = blockIdx.y, c = threadIdx.x;

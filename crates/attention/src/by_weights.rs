@@ -8,7 +8,6 @@ use crate::parallel;
 use nalgebra::DMatrixView;
 
 pub(crate) fn forward<T: Float>(inputs: &Inputs<T>) -> Result<FlashOutput<T>> {
-    // ANCHOR: forward
     let shape = inputs.lengths(); // of the scores, (n_q, n_k)
     let heads = parallel::map(inputs.n_heads(), |h| {
         let head = inputs.head(h); // its columns; those of keys and values may be shared
@@ -23,7 +22,6 @@ pub(crate) fn forward<T: Float>(inputs: &Inputs<T>) -> Result<FlashOutput<T>> {
         forward.log_sum_exp.set_column(h, &log_sum_exp);
         forward.weights.push(weights);
     }
-    // ANCHOR_END: forward
     Ok(forward)
 }
 
@@ -38,7 +36,6 @@ pub(crate) fn backward<T: Float>(
     check_count("forward.weights", "entry", forward.weights.len(), n_heads, || {
         format!("there are n_heads = {n_heads}")
     })?;
-    // ANCHOR: backward
     let (d_k, d_v) = inputs.widths();
     let heads = parallel::map(n_heads, |h| {
         let head = inputs.head(h);
@@ -59,6 +56,5 @@ pub(crate) fn backward<T: Float>(
             *sum += table;
         }
     }
-    // ANCHOR_END: backward
     Ok(gradients)
 }

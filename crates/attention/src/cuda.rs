@@ -5,49 +5,46 @@
 //! `site-packages` on LD_LIBRARY_PATH. Whatever is missing, [`Gpu::open`] says so.
 //!
 //! ```no_run
-//! use attention::cuda::{Gpu, Kernel};
-//! use attention::{Mask, flash::{Flash, Inputs}};
+//! use attention::cuda::{Gpu, TILED};
+//! use attention::{ForwardOptions, Mask, MultiHeadAttention, cuda::OnGpu, flash::Inputs};
 //! use nalgebra::DMatrix;
 //!
 //! let x = DMatrix::from_fn(300, 2 * 64, |i, j| ((i + 2 * j) as f32).sin());
-//! let mask = Mask::causal();
-//! let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(2)?;
+//! let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(2)?;
+//! let gpu = std::sync::Arc::new(Gpu::open()?);
+//! let forward = gpu.forward(TILED, &inputs)?; // as from any engine, up to rounding
 //!
-//! let gpu = Gpu::open()?;
-//! let forward = gpu.forward(Kernel::Tiled, &inputs)?; // as from Flash, up to rounding
-//! let gradients = gpu.backward(&inputs, &forward, &forward.output)?; // of the loss ½ Σ output²
-//!
-//! assert!((forward.output - Flash::new().forward(&inputs).output).amax() < 1e-5);
-//! assert_eq!(gradients.q.shape(), x.shape());
+//! let layer = MultiHeadAttention::<f32>::xavier(128, 2, &mut rand::rng())?;
+//! let options = ForwardOptions::new().mask(Mask::causal()).engine(OnGpu::new(gpu, TILED));
+//! let (output, _) = layer.forward(&x, options)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The kernels are the files of the folder `cuda`, in CUDA C++. [`Kernel`] lists the forward ones, from the slowest to
-//! the fastest; [`compile`] makes machine code of one, which takes no GPU; [`Tensors`] stay on the device, so that a
-//! kernel can be timed by itself.
+//! A kernel is a [`Program`]: a source in CUDA C++, and what Rust has to know of it. Two of them are here, [`NAIVE`] and
+//! [`TILED`], in the folder `cuda`. Other crates add theirs with [`Program::new`], and run them by the same calls:
+//! [`compile`] makes machine code, which takes no GPU; [`Gpu::forward`] and [`Gpu::backward`] take matrices; and [`Tensors`]
+//! stay on the device, so that a kernel can be launched often.
 //!
-//! They know full and causal attention, and values as wide as keys. `naive`, `tiled` and the backward pass know shared keys and rules
-//! for scores, too: a rule becomes a function in CUDA C++, with which the kernel is compiled. A query that sees no key gets an output of zero and
-//! a log-sum-exp of −∞, and each run gives the same bits, as in the rest of the crate. But they ask for finite inputs:
-//! in a tile that is partly hidden, what is hidden is multiplied by 0.
+//! Kernels know full and causal attention, and values as wide as keys. Some know rules for scores and shared keys, too, as both
+//! that are here: a rule becomes a function in CUDA C++, with which the kernel is compiled. A query that sees no key gets an
+//! output of zero and a log-sum-exp of −∞, and each run gives the same bits, as in the rest of the crate. But kernels ask for
+//! finite inputs: in a tile that is partly hidden, what is hidden is multiplied by 0.
 
-mod bf16;
 mod compile;
 mod device;
 mod error;
 mod ffi; // what is unsafe
-mod matrices; // from matrices to tensors and back
-mod parameters; // what the functions on the device take
 mod program;
 mod score_rule; // rules for scores in CUDA C++
 mod shape;
 mod tensors;
 
-pub use bf16::Bf16;
-pub use compile::{Compiled, Launch, Resources, Variant, compile};
-pub use device::{Device, Gpu};
+pub use compile::{Compiled, Variant, compile};
+pub use device::{Device, Gpu, OnGpu};
 pub use error::{Error, Result};
 pub use ffi::compiler_version;
-pub use program::{Architecture, Kernel, Precision, Program, Source};
-pub use shape::Shape;
+pub use program::{
+    Architecture, COMMON, Function, NAIVE, Parameter, Precision, Program, Source, TILED,
+};
+pub use shape::{Shape, Size, Tensor};
 pub use tensors::Tensors;

@@ -61,7 +61,6 @@ pub fn check_values<T: Float>(k: DMatrixView<T>, v: DMatrixView<T>) -> Result<()
 /// assert_eq!(attention::scaled_scores(&q, &k)?, dmatrix![3.0, 0.0]); // 2 · 3 / √4, and 0
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: scores
 pub fn scaled_scores<'a, T: Float>(
     q: impl Into<DMatrixView<'a, T>>,
     k: impl Into<DMatrixView<'a, T>>,
@@ -71,7 +70,6 @@ pub fn scaled_scores<'a, T: Float>(
     let scaled_q = copy_of(q) * scale::<T>(q.ncols()); // q / √d_k (n_q, d_k)
     Ok(product_tr(scaled_q.as_view(), k)) // q kᵀ / √d_k (n_q, n_k)
 }
-// ANCHOR_END: scores
 
 /// Returns the weights with which each query attends to each key, the softmax of the scores that the mask leaves, and the
 /// log-sum-exp of each query's scores.
@@ -91,7 +89,6 @@ pub fn scaled_scores<'a, T: Float>(
 /// assert_eq!(weights, dmatrix![1.0, 0.0; 0.5, 0.5]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: weights
 pub fn attention_weights<'a, T: Float>(
     q: impl Into<DMatrixView<'a, T>>,
     k: impl Into<DMatrixView<'a, T>>,
@@ -115,7 +112,6 @@ fn masked_weights<T: Float>(
     // A visible NaN makes its whole row NaN; what is hidden still has no weight.
     Ok((mask.fill_hidden(weights, T::zero()), log_sum_exp))
 }
-// ANCHOR_END: weights
 
 /// Returns the output of scaled dot-product attention, `softmax(q kᵀ / √d_k + mask) v`, and a cache, which
 /// [`attention_backward`] takes.
@@ -146,7 +142,6 @@ fn masked_weights<T: Float>(
 /// assert_eq!(cache.weights, dmatrix![0.5, 0.5, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: attention
 pub fn attention<'a, T: Float>(
     q: impl Into<DMatrixView<'a, T>>,
     k: impl Into<DMatrixView<'a, T>>,
@@ -163,7 +158,6 @@ pub fn attention<'a, T: Float>(
     let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout: None };
     Ok((output, cache))
 }
-// ANCHOR_END: attention
 
 /// What one head gives.
 pub(crate) struct Attended<T> {
@@ -173,7 +167,6 @@ pub(crate) struct Attended<T> {
 }
 
 /// One head, whose shapes have been checked; its weights are multiplied by the factors of dropout, if there are any.
-// ANCHOR: attend
 pub(crate) fn attend<T: Float>(
     head: &Head<T>,
     dropout: Option<&DMatrix<T>>,
@@ -183,7 +176,6 @@ pub(crate) fn attend<T: Float>(
     let output = masked_product(&*used(&weights, dropout), head.v, seen); // (n_q, d_v)
     Ok(Attended { output, weights, log_sum_exp })
 }
-// ANCHOR_END: attend
 
 /// The weights that meet the values.
 fn used<'a, T: Float>(
@@ -339,8 +331,6 @@ pub fn attention_backward<'a, T: Float>(
     let head = Head { q, k, v, mask, scale, dropout: None };
     attend_backward(&head, weights, dropout.as_ref(), grad_output)
 }
-
-// ANCHOR: backward
 pub(crate) fn attend_backward<T: Float>(
     Head { q, k, v, mask, scale, .. }: &Head<T>,
     weights: &DMatrix<T>,
@@ -377,7 +367,6 @@ pub(crate) fn attend_backward<T: Float>(
 
     Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v, tables })
 }
-// ANCHOR_END: backward
 
 /// Returns the gradients with respect to the scores from those with respect to what the mask's rule made of them, and those of its tables.
 fn change_back<T: Float>(
@@ -404,7 +393,6 @@ fn change_back<T: Float>(
 ///
 /// A plain product would let a hidden NaN through, since 0 · NaN is NaN. So rows of `b` that are not finite stay out of the product,
 /// and are added to the rows that see them.
-// ANCHOR: masked_product
 pub(crate) fn masked_product<'a, T: Float>(
     a: &DMatrix<T>,
     b: impl Into<DMatrixView<'a, T>>,
@@ -424,7 +412,6 @@ pub(crate) fn masked_product<'a, T: Float>(
     }
     product
 }
-// ANCHOR_END: masked_product
 
 /// Returns `aᵀ · b` for an `a` (n_q, n_k) that is 0 where a key is not `seen`, and `b` (n_q, d). See [`masked_product`].
 pub(crate) fn masked_tr_product<'a, T: Float>(

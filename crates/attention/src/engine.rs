@@ -180,7 +180,7 @@ impl<T: Float> Engine<T> for ByWeights {
 }
 
 /// Tile by tile, as the book explains it: in memory that grows with n and not with n². See
-/// [`tiled_attention`](crate::flash::tiled_attention).
+/// [`tiled_attention`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tiled(pub Tiles);
 

@@ -49,7 +49,6 @@ pub fn numerical_gradient<'a, T: Float>(
     if !(epsilon > T::zero() && epsilon.is_finite()) {
         return Err(epsilon_is(epsilon, "it must be positive and finite".to_owned()));
     }
-    // ANCHOR: slopes
     let mut nudged = x.into_owned();
     let mut gradient = DMatrix::zeros(x.nrows(), x.ncols());
     for at in 0..x.len() {
@@ -67,7 +66,6 @@ pub fn numerical_gradient<'a, T: Float>(
         gradient[at] = (above - below) / (high - low);
     }
     Ok(gradient)
-    // ANCHOR_END: slopes
 }
 
 fn epsilon_is<T: Float>(epsilon: T, because: String) -> Error {

@@ -356,13 +356,10 @@ impl<T: Float> MultiHeadAttention<T> {
         let mask = mask.without(forgotten);
         cache.maker = Some(self.maker());
         cache.tokens += x.nrows();
-
-        // ANCHOR: attend
         cache.push(&new);
         let inputs = cache.inputs(q.as_view(), mask, self);
         let attended = engine.forward_paged(&inputs)?.output;
         linear_by(&*engine, &attended, &self.parameters.w_o, &self.parameters.b_o)
-        // ANCHOR_END: attend
     }
 }
 

@@ -20,7 +20,6 @@ use nalgebra::{DMatrix, DMatrixView, RowDVector};
 /// assert_eq!(attention::linear(&x, &w, &RowDVector::from_element(1, 0.5))?, dmatrix![11.5]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: linear
 pub fn linear<'a, T: Float>(
     x: impl Into<DMatrixView<'a, T>>,
     w: impl Into<DMatrixView<'a, T>>,
@@ -48,7 +47,6 @@ pub fn linear_by<'a, T: Float>(
     check_count("b", "column", b.ncols(), w.ncols(), because)?;
     Ok(engine.product(Factor::of(x), Factor::of(w), Some(b.as_slice()))) // x w, and b added to each row
 }
-// ANCHOR_END: linear
 
 /// Returns the gradients of [`linear`] with respect to `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out). Ignore the last if there is
 /// no bias.
@@ -67,7 +65,6 @@ pub fn linear_by<'a, T: Float>(
 /// assert_eq!(grad_b[0], 10.0);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: linear_backward
 pub fn linear_backward<'a, T: Float>(
     x: impl Into<DMatrixView<'a, T>>,
     w: impl Into<DMatrixView<'a, T>>,
@@ -94,7 +91,6 @@ pub fn linear_backward_by<'a, T: Float>(
     let grad_b = grad_y.column_iter().map(|column| sum(column.as_slice()));
     Ok((grad_x, grad_w, RowDVector::from_iterator(grad_y.ncols(), grad_b)))
 }
-// ANCHOR_END: linear_backward
 
 fn check<T: Float>(x: DMatrixView<T>, w: DMatrixView<T>) -> Result<()> {
     check_not_empty("x", x)?;

@@ -689,7 +689,6 @@ impl SizedMask {
     }
 
     /// `matrix` with `hidden` in every place that a query may not see.
-    // ANCHOR: fill_hidden
     pub(crate) fn fill_hidden<T: RealField + Copy>(
         &self,
         mut matrix: DMatrix<T>,
@@ -700,7 +699,6 @@ impl SizedMask {
         }
         matrix
     }
-    // ANCHOR_END: fill_hidden
 
     /// Returns the keys that at least one of these queries may see: any other is hidden from each of them.
     ///

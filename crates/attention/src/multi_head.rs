@@ -314,7 +314,6 @@ impl<T: Float> MultiHeadAttention<T> {
         self.check()?;
         let dropout = options.active_dropout()?;
         let ForwardOptions { mask, context, engine, .. } = &options;
-        // ANCHOR: forward
         // Three matrices, each as wide as all heads together.
         let mut qkv = self.parameters.project_inputs(&**engine, x, options.source(x))?;
         self.turn(&mut qkv, 1.0); // to their positions, if they are rotary
@@ -323,7 +322,6 @@ impl<T: Float> MultiHeadAttention<T> {
         let forward = engine.forward(&inputs)?; // (n_q, d_v · n_heads)
         let Parameters { w_o, b_o, .. } = &*self.parameters;
         let output = linear_by(&**engine, &forward.output, w_o, b_o)?; // (n_q, d_model)
-        // ANCHOR_END: forward
         let (context, maker) = (context.map(copy_of), self.maker());
         let (x, mask, engine) = (copy_of(x), mask.clone(), engine.clone());
         let cache =
@@ -385,8 +383,6 @@ impl<T: Float> MultiHeadAttention<T> {
             cache;
         check_maker(maker, &self.maker())?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
-
-        // ANCHOR: backward
         // output = attended · W_O + b_O
         let (grad_attended, w_o, b_o) = linear_backward_by(
             &**engine,
@@ -405,7 +401,6 @@ impl<T: Float> MultiHeadAttention<T> {
         let gradients = AttentionGradients { q, k, v, tables };
         let context = context.as_ref();
         gather_gradients(&**engine, &self.parameters, x, context, (w_o, b_o), &gradients)
-        // ANCHOR_END: backward
     }
 
     /// Returns the outputs and the caches of a batch of sequences, which do not see one another and may differ in length, so that
@@ -479,8 +474,6 @@ impl<T: Float> NamedParameters<T> for MultiHeadAttention<T> {
         self.parameters.named_mut()
     }
 }
-
-// ANCHOR: split
 /// The columns of head `head`: (n, d · n_heads) → (n, d).
 fn split<T: Float>(
     joined: &DMatrix<T>,
@@ -490,7 +483,6 @@ fn split<T: Float>(
     let d = joined.ncols() / n_heads;
     joined.columns(head * d, d) // a view: nothing is copied
 }
-// ANCHOR_END: split
 
 /// Layers in files.
 #[cfg(feature = "serde")]

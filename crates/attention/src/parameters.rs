@@ -32,7 +32,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// and numbers that are not finite, are an error when writing and when reading: a layer whose training has diverged is not saved. A file
 /// says whether its numbers are `f32` or `f64`, and is read as these.
 #[derive(Debug, Clone, PartialEq)]
-// ANCHOR: parameters
 pub struct Parameters<T: Float> {
     /// Projects to queries (d_model, d_k); d_k is that of all heads together.
     pub w_q: DMatrix<T>,
@@ -51,7 +50,6 @@ pub struct Parameters<T: Float> {
     /// Bias of the output (1, d_model).
     pub b_o: RowDVector<T>,
 }
-// ANCHOR_END: parameters
 
 impl<T: Float> Parameters<T> {
     /// Returns weights drawn from a normal distribution with standard deviation √(2 / (d_in + d_out)), biases zero.
@@ -90,7 +88,6 @@ impl<T: Float> Parameters<T> {
     ) -> Result<Self> {
         check_room::<T>(("d_model", d_model), ("d_k", d_q.max(d_k)))?;
         check_room::<T>(("d_model", d_model), ("d_v", d_v.max(d_o)))?;
-        // ANCHOR: xavier
         let mut draw = |d_in: usize, d_out: usize| {
             let deviation = (2.0 / (d_in as f64 + d_out as f64)).sqrt();
             DMatrix::from_fn(d_in, d_out, |_, _| {
@@ -98,7 +95,6 @@ impl<T: Float> Parameters<T> {
                 nalgebra::convert(deviation * z)
             })
         };
-        // ANCHOR_END: xavier
         Ok(Parameters {
             w_q: draw(d_model, d_q),
             w_k: draw(d_model, d_k),
@@ -306,13 +302,11 @@ impl<T: Float> Parameters<T> {
                 format!("the layer has d_model = {}", self.d_model())
             })?;
         }
-        // ANCHOR: project_inputs
         Ok([
             linear_by(engine, x, &self.w_q, &self.b_q)?, // (n_q, d_k)
             linear_by(engine, context, &self.w_k, &self.b_k)?, // (n_k, d_k)
             linear_by(engine, context, &self.w_v, &self.b_v)?, // (n_k, d_v)
         ])
-        // ANCHOR_END: project_inputs
     }
 }
 

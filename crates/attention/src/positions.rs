@@ -232,8 +232,6 @@ impl Rotary {
         self.turn_by(&mut turned, n_heads, first, -1.0);
         Ok(turned)
     }
-
-    // ANCHOR: turn
     /// Turns the pairs of every head by `direction` times their angles.
     pub(crate) fn turn_by<T: Float>(
         &self,
@@ -259,7 +257,6 @@ impl Rotary {
             }
         }
     }
-    // ANCHOR_END: turn
 }
 
 /// Returns the width of a head, which is even.

@@ -16,8 +16,6 @@ use crate::parameters::{
 };
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 use rand::Rng;
-
-// ANCHOR: gather
 /// A layer's gradients, from those of its output projection and of queries, keys, values.
 pub(crate) fn gather_gradients<T: Float>(
     engine: &dyn Engine<T>,
@@ -44,7 +42,6 @@ pub(crate) fn gather_gradients<T: Float>(
     let (x, context, tables) = (grad_x, grad_context, tables.to_vec());
     Ok(LayerGradients { parameters, x, context, tables })
 }
-// ANCHOR_END: gather
 
 /// Attention with one head: three projections in, one out.
 ///
@@ -159,8 +156,6 @@ impl<T: Float> SingleHeadAttention<T> {
         }
         self.run(x.into(), &options)
     }
-
-    // ANCHOR: run
     fn run(
         &self,
         x: DMatrixView<T>,
@@ -175,7 +170,6 @@ impl<T: Float> SingleHeadAttention<T> {
         let (x, version) = (copy_of(x), self.parameters.version());
         Ok((output, SingleHeadCache { x, context, attention, attended, version }))
     }
-    // ANCHOR_END: run
 
     /// Returns the gradients with respect to parameters and inputs from `grad_output = ∂L/∂output`: the backward pass.
     ///
@@ -211,8 +205,6 @@ impl<T: Float> SingleHeadAttention<T> {
         check_shape("cache.attention.q", &attention.q, (n_q, d_k), "its projection")?;
         check_shape("cache.attention.v", &attention.v, (n_k, d_v), "its projection")?;
         check_maker(version, &self.parameters.version())?;
-
-        // ANCHOR: backward
         // output = attended · W_O + b_O
         let (grad_attended, w_o, b_o) =
             linear_backward_by(&ByWeights, attended, &self.parameters.w_o, grad_output)?;
@@ -227,7 +219,6 @@ impl<T: Float> SingleHeadAttention<T> {
             (w_o, b_o),
             &grad,
         )
-        // ANCHOR_END: backward
     }
 
     /// Returns the outputs and the caches of a batch: see

@@ -8,8 +8,6 @@ use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::float::Float;
 use crate::sums::{RunningSum, sum};
 use nalgebra::{DMatrix, DMatrixView, DVector, RealField};
-
-// ANCHOR: shift
 /// Returns the number that is subtracted from all scores: their maximum.
 ///
 /// A row of nothing but −∞ sees nothing. Its maximum is −∞ too, and −∞ − (−∞) is NaN, so
@@ -23,7 +21,6 @@ pub fn shift<T: RealField + Copy>(max: T) -> T {
 pub fn normaliser<T: RealField + Copy>(sum: T) -> T {
     if sum.is_zero() { T::one() } else { sum }
 }
-// ANCHOR_END: shift
 
 /// Returns the softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///
@@ -44,7 +41,6 @@ pub fn normaliser<T: RealField + Copy>(sum: T) -> T {
 /// assert_eq!(p, dvector![0.5, 0.5]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: softmax
 pub fn softmax<T: Float>(x: &DVector<T>) -> Result<DVector<T>> {
     check_has_entries("x", x)?;
     let m = shift(x.max());
@@ -53,7 +49,6 @@ pub fn softmax<T: Float>(x: &DVector<T>) -> Result<DVector<T>> {
     let sum = sum(exponentials.as_slice());
     Ok(exponentials / normaliser(sum))
 }
-// ANCHOR_END: softmax
 
 /// Returns the softmax of every row of a matrix: the weights of every query.
 ///
@@ -69,7 +64,6 @@ pub fn softmax<T: Float>(x: &DVector<T>) -> Result<DVector<T>> {
 /// assert_eq!(weights, dmatrix![0.5, 0.5; 1.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: softmax_rows
 pub fn softmax_rows<'a, T: Float>(
     scores: impl Into<DMatrixView<'a, T>>,
 ) -> Result<DMatrix<T>> {
@@ -80,9 +74,6 @@ pub fn softmax_rows<'a, T: Float>(
     divide_rows(&mut exponentials, &sums);
     Ok(exponentials) // by now the weights (n_q, n_k)
 }
-// ANCHOR_END: softmax_rows
-
-// ANCHOR: row_exponentials
 /// The exponentials of a matrix of scores; what was subtracted and summed in each row.
 struct RowExponentials<T> {
     exponentials: DMatrix<T>, // (n_q, n_k)
@@ -102,7 +93,6 @@ fn row_exponentials<T: Float>(scores: DMatrix<T>) -> RowExponentials<T> {
     }
     RowExponentials { exponentials, shifts, sums: sums.finish() }
 }
-// ANCHOR_END: row_exponentials
 
 fn divide_rows<T: RealField + Copy>(exponentials: &mut DMatrix<T>, sums: &DVector<T>) {
     for mut column in exponentials.column_iter_mut() {
@@ -139,7 +129,6 @@ pub(crate) fn row_max<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {
 /// assert!((lse - (1000.0 + 2.0_f64.ln())).abs() < 1e-12);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: log_sum_exp
 pub fn log_sum_exp<T: Float>(x: &DVector<T>) -> Result<T> {
     check_has_entries("x", x)?;
     let m = shift(x.max());
@@ -147,7 +136,6 @@ pub fn log_sum_exp<T: Float>(x: &DVector<T>) -> Result<T> {
     exponentiate(exponentials.as_mut_slice());
     Ok(m + sum(exponentials.as_slice()).ln())
 }
-// ANCHOR_END: log_sum_exp
 
 /// Returns the log-sum-exp of a query's scores and its rounding error, as
 /// [`FlashOutput`](crate::flash::FlashOutput) has them. They are made from the query's largest product with a key, `max`, which is
@@ -245,7 +233,6 @@ pub fn softmax_jacobian<T: Float>(p: &DVector<T>) -> Result<DMatrix<T>> {
 /// assert!((fast - slow).amax() < 1e-15);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: backward
 pub fn softmax_backward<T: Float>(
     p: &DVector<T>,
     grad_p: &DVector<T>,
@@ -258,7 +245,6 @@ pub fn softmax_backward<T: Float>(
     let mean = sum(p.component_mul(grad_p).as_slice());
     Ok(p.component_mul(&grad_p.add_scalar(-mean)))
 }
-// ANCHOR_END: backward
 
 /// Returns [`softmax_backward`] of every row.
 ///

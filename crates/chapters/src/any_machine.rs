@@ -2,6 +2,7 @@
 //! every file and value that the book includes.
 
 use crate::output::{Generated, Page, files_below};
+use crate::records::Records;
 use crate::records::tests::committed;
 use crate::{
     Generator, counting, decoding, fast, fewer_pairs, gpu, linear_attention, memory_wall,
@@ -10,7 +11,7 @@ use crate::{
 use anyhow::{Context, Result};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use record::{Cache, Machine, Record, Records, SHOWN, Unit};
+use record::{Cache, Machine, Record, SHOWN, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

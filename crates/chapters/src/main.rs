@@ -13,6 +13,7 @@ mod decoding;
 mod does_yours_pass;
 mod fast;
 mod fewer_pairs;
+mod figures;
 mod gpu;
 mod gradient_checking;
 mod hidden_faults;
@@ -47,7 +48,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use output::{Generated, Page};
-use record::Records;
+use records::Records;
 use std::path::PathBuf;
 use std::time::Instant;
 

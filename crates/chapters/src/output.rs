@@ -1,9 +1,9 @@
 //! The generated files, and the functions that write or compare them.
 
+use crate::figures::format::table;
+use crate::figures::{Area, HeatMap, svg};
+use crate::records::Records;
 use anyhow::{Context, Result, ensure};
-use figures::format::table;
-use figures::{Area, HeatMap, svg};
-use record::Records;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,7 +1,7 @@
 //! What was trained for the book, in `crates/model/trained`.
 
+use crate::figures::format::{bytes, integer, significant};
 use anyhow::Result;
-use figures::format::{bytes, integer, significant};
 use model::{Characters, Repeated, Run, Trained, Transformer};
 use std::path::Path;
 

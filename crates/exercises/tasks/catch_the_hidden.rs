@@ -95,7 +95,9 @@ pub fn is_right(attention: Attention) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::{Mask, flash, softmax_rows};
+    use attention::engine::{Engine, Tiled};
+    use attention::flash::Inputs;
+    use attention::{Mask, softmax_rows};
     use nalgebra::DMatrix;
 
     /// Calls an attention of one head for each head, with the masked scores (n, n) and the values.
@@ -140,13 +142,9 @@ mod tests {
             "you reject a right attention, which works head by head, with its matrix of weights, and rounds in its own way"
         );
         let tiles = |q: &DMatrix<f64>, k: &DMatrix<f64>, v: &DMatrix<f64>, h: usize| {
-            flash::flash(
-                q,
-                k,
-                v,
-                flash::FlashOptions::new().mask(Mask::causal()).heads(h),
-            )
-            .unwrap()
+            let inputs =
+                Inputs::new(q, k, v, Mask::causal()).and_then(|all| all.with_heads(h));
+            Tiled::default().forward(&inputs.unwrap()).unwrap().output
         };
         assert!(
             is_right(&tiles),

@@ -520,8 +520,9 @@ impl<T: Float> BackwardWorkspace<T> {
     ) {
         let Panel { keys, queries, not_finite, .. } = panel;
         let width = M * self.sizes.lanes;
-        // Two of the products have the keys along their vectors, and sum over the queries. The third sums over the keys: its vectors lie
-        // along the columns of the keys, and the gradients of scores are its numbers.
+        // Two of the products have the keys along their vectors, and sum over the queries.
+        // The third sums over the keys: its vectors lie along the columns of the keys, and
+        // the gradients of scores are its numbers.
         let in_tile = queries.start - panel.tile.start..queries.end - panel.tile.start;
         let in_block = keys.start - panel.block.start..keys.end - panel.block.start;
         for (left, right, into, d) in [

@@ -185,7 +185,10 @@ fn what_does_not_fit_the_examined_layer() {
     let ill = Foreign { output: |output| *output = matrix((2, 4)), ..healthy() };
     assert_eq!(examine(&ill, (3, 4), Mask::none()), "Shape output");
     for (heads, expected) in [
-        ((|heads| drop(heads.pop())) as fn(&mut Vec<AttentionCache<f64>>), "Shape w_q"),
+        (
+            (|heads: &mut Vec<AttentionCache<f64>>| drop(heads.pop())) as fn(&mut Vec<_>),
+            "Shape w_q",
+        ),
         (|heads| heads[1].v = matrix((3, 3)), "Shape w_v"),
         (|heads| heads[0].k = matrix((2, 2)), "Shape cache.k"),
         (|heads| heads[0].weights = matrix((3, 2)), "Shape cache.weights"),

@@ -20,11 +20,11 @@ fn every_engine<T: Float>() {
 }
 
 #[test]
-fn random_problems_in_f32() {
+fn every_engine_in_f32() {
     every_engine::<f32>();
 }
 
 #[test]
-fn random_problems_in_f64() {
+fn every_engine_in_f64() {
     every_engine::<f64>();
 }

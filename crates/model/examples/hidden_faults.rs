@@ -309,7 +309,7 @@ fn train(fault: Fault, width: usize, steps: usize) -> Result<Curves> {
 
 fn main() -> Result<()> {
     let file = std::env::args().nth(1).context("give the file for the curves")?;
-    let (begin, date) = (std::time::Instant::now(), record::take::now()?);
+    let (begin, date) = (std::time::Instant::now(), record::here::now()?);
     let mut models = vec![];
     for (name, fault, width) in [
         ("right", Fault::None, 32),
@@ -332,7 +332,7 @@ fn main() -> Result<()> {
     }
     let run = Run {
         date,
-        processor: record::take::machine()?.processor(),
+        processor: record::here::machine()?.processor(),
         threads: rayon::current_num_threads(),
         seconds: begin.elapsed().as_secs_f64(),
         peak_bytes: None,

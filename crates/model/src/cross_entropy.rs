@@ -26,7 +26,8 @@ pub fn cross_entropy<T: Float>(
     targets: &[Option<usize>],
 ) -> Result<(T, DMatrix<T>)> {
     check(scores, targets)?;
-    // Beside a row's largest score: the difference of two large numbers would have lost the loss.
+    // Relative to a row's largest score: the difference of two large numbers would have
+    // lost the loss.
     let mut scores = scores.clone();
     scores.row_iter_mut().for_each(|mut row| row.add_scalar_mut(-row.max()));
     let mut gradient = scores.clone();

@@ -129,7 +129,7 @@ fn main() -> Result<()> {
                 "what is recorded begins with the first step: remove {} or take another folder",
                 folder.join(FILE).display()
             );
-            let (begin, date) = (Instant::now(), record::take::now()?);
+            let (begin, date) = (Instant::now(), record::here::now()?);
             let (training, alphabet) = match task {
                 TaskName::Repeated => {
                     let task = Repeated::OF_BOOK;
@@ -145,7 +145,7 @@ fn main() -> Result<()> {
             let Some(name) = record else { return Ok(()) };
             let run = Run {
                 date,
-                processor: record::take::machine()?.processor(),
+                processor: record::here::machine()?.processor(),
                 threads: rayon::current_num_threads(),
                 seconds: begin.elapsed().as_secs_f64(),
                 peak_bytes: peak_bytes(),
@@ -296,7 +296,7 @@ fn time(steps: u64, threads: usize, task: &Characters) -> Result<()> {
     }
     let mut printed = serde_json::to_value(training.plan.sizes)?;
     printed["seconds"] = begin.elapsed().as_secs_f64().into();
-    printed["processor"] = record::take::machine()?.processor().into();
+    printed["processor"] = record::here::machine()?.processor().into();
     printed["threads"] = threads.into();
     printed["batch"] = training.plan.batch.into();
     printed["length"] = task.length().into();

@@ -11,15 +11,12 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+#[cfg(feature = "here")]
+pub mod here;
 mod machines;
-mod name;
 mod processor;
-pub mod rounds;
 pub mod statistics;
-#[cfg(feature = "take")]
-pub mod take;
 
-pub use machines::{Records, SHOWN};
 pub use processor::{Design, Known};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -29,6 +26,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
+
+/// The file of `records` that says which machines are shown, in order of preference: folders, one a line. A line that begins
+/// with `#` is a comment.
+pub const SHOWN: &str = "shown.txt";
+
+/// The number of samples of a benchmark that runs for long and many times, whose median a record keeps.
+pub const SAMPLES: usize = 10;
 
 /// One topic, measured in one go.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -286,7 +290,8 @@ impl Record {
 }
 
 /// The command that takes the records of these topics. What the peers and the GPU need, only their own commands know.
-fn command(topics: &[&str]) -> String {
+#[must_use]
+pub fn command(topics: &[&str]) -> String {
     match topics {
         ["peers"] => "bench --peers".to_owned(),
         ["gpu"] => "gpu run".to_owned(),

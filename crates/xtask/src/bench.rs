@@ -45,14 +45,16 @@ pub fn bench(project: &Project, options: &Options) -> Result<()> {
         return peers(project, arguments);
     }
     let mut command = cargo(project);
-    command.args(["bench", "--package", "laboratory"]);
+    command.args(["bench", "--locked", "--manifest-path", "benches/Cargo.toml"]);
+    command.args(["--package", "topics"]);
     run(command.arg("--").args(&options.arguments))
 }
 
 /// Runs the program that measures and writes down.
 fn record(project: &Project, options: &Options, topics: &[String]) -> Result<()> {
     let mut command = cargo(project);
-    command.args(["run", "--quiet", "--package", "record", "--"]);
+    command.args(["run", "--quiet", "--locked", "--manifest-path", "benches/Cargo.toml"]);
+    command.args(["--package", "recorder", "--"]);
     command.args(topics);
     if options.quick {
         command.arg("--quick");

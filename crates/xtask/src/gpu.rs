@@ -1,6 +1,6 @@
 //! `cargo xtask gpu`: the kernels on a GPU, which may be in another machine.
 //!
-//! Everything that it takes is made in `target/gpu`: programs for here and for there, and two Python environments.
+//! What it takes is made in `target/gpu`: a folder for there, one for here, and two Python environments.
 
 use crate::process::{artifacts, cargo, program, run, typed};
 use crate::project::Project;
@@ -125,22 +125,12 @@ fn pack(project: &Project) -> Result<()> {
 /// Builds what runs there, and puts it into a fresh folder.
 fn assemble(project: &Project, folder: &Path, build: impl Fn() -> Command) -> Result<()> {
     let [compile, device] = TESTS;
-    let gpu = ["--manifest-path", "benches/gpu/Cargo.toml", "--bin", "gpu"];
-    let tests = [
-        "--package",
-        "attention",
-        "--features",
-        "cuda",
-        "--test",
-        compile,
-        "--test",
-        device,
-    ];
+    let gpu = ["--manifest-path", "benches/Cargo.toml", "--bin", "gpu"];
+    let tests = ["--package", "gpu", "--test", compile, "--test", device];
     let mut files = vec![];
     for (arguments, names) in [(&gpu[..], &["gpu"][..]), (&tests, &TESTS)] {
         let mut command = build();
-        command.args(["--release", "--locked", "--target-dir"]);
-        command.arg(project.target().join("gpu/build")).args(arguments);
+        command.args(["--release", "--locked"]).args(arguments);
         let made = artifacts(command.env("CARGO_PROFILE_RELEASE_STRIP", "symbols"))?;
         for name in names {
             let file = program(&made, name);
@@ -196,7 +186,8 @@ fn run_here(project: &Project, arguments: &[String]) -> Result<()> {
 fn add(project: &Project, file: &Path) -> Result<()> {
     let file = file.canonicalize().with_context(|| file.display().to_string())?;
     let mut command = cargo(project);
-    command.args(["run", "--quiet", "--package", "record", "--", "--add"]);
+    command.args(["run", "--quiet", "--locked", "--manifest-path", "benches/Cargo.toml"]);
+    command.args(["--package", "recorder", "--", "--add"]);
     run(command.arg(file))
 }
 
@@ -205,10 +196,8 @@ fn add(project: &Project, file: &Path) -> Result<()> {
 fn compile(project: &Project, check: bool) -> Result<()> {
     let option = if check { "--check" } else { "--record" };
     let mut command = cargo(project);
-    command.args(["run", "--quiet", "--locked", "--target-dir"]);
-    command.arg(project.target().join("gpu/build"));
-    command.args(["--manifest-path", "benches/gpu/Cargo.toml"]);
-    command.args(["--", "compile", option, "records/kernels.json"]);
+    command.args(["run", "--quiet", "--locked", "--manifest-path", "benches/Cargo.toml"]);
+    command.args(["--bin", "gpu", "--", "compile", option, "records/kernels.json"]);
     let set = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     if !env::split_paths(&set).any(|folder| has_nvrtc(&folder)) {
         command.env("LD_LIBRARY_PATH", with_wheel(project, &set)?);

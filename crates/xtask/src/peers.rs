@@ -1,13 +1,11 @@
 //! `cargo xtask bench --peers`: times the crate beside PyTorch and NumPy.
 //!
-//! Everything that they need is made in `target/peers`: a program, and a Python environment.
+//! Everything that they need is made: a program in `benches/target`, and a Python environment in `target/peers`.
 
-use crate::process::{cargo, run};
+use crate::process::{artifacts, cargo, program, run};
 use crate::project::Project;
 use crate::python::Environment;
-use anyhow::Result;
-use std::env::consts::EXE_SUFFIX;
-use std::path::Path;
+use anyhow::{Context, Result};
 use std::process::Command;
 
 /// The environment of the peers in Python.
@@ -25,9 +23,8 @@ const PEERS: Environment = Environment {
 ///
 /// If something cannot be installed or built, or if the peers disagree.
 pub fn peers(project: &Project, arguments: &[String]) -> Result<()> {
-    let folder = project.target().join("peers");
-    build(project, &folder)?;
-    let program = folder.join("release").join(format!("peers{EXE_SUFFIX}"));
+    let made = artifacts(&mut build(project))?;
+    let program = program(&made, "peers").context("cargo made no program `peers`")?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir(project.root());
     if !["-h", "--help", "--python"].iter().any(|option| names(arguments, option)) {
@@ -41,11 +38,11 @@ fn names(arguments: &[String], option: &str) -> bool {
 }
 
 /// Compiles the program: without flags for the processor at hand, as most users do it.
-fn build(project: &Project, folder: &Path) -> Result<()> {
+fn build(project: &Project) -> Command {
     let mut command = cargo(project);
     command.args(["build", "--release", "--locked"]);
-    command.args(["--manifest-path", "benches/peers/Cargo.toml", "--target-dir"]);
-    run(command.arg(folder))
+    command.args(["--manifest-path", "benches/Cargo.toml", "--package", "peers"]);
+    command
 }
 
 #[cfg(test)]

@@ -19,6 +19,9 @@ pub struct Options {
     chapter: Option<String>,
 }
 
+/// The package that `cargo xtask test` leaves to `.ci/run slow`: its kernels take a C++ compiler and minutes.
+const SLOW: &str = "gpu";
+
 /// The test that compares the generated files. It runs alone, because it measures memory.
 const GENERATED: &str = "tests::generated_files_are_those_of_the_code";
 
@@ -58,7 +61,7 @@ fn book(project: &Project) -> Result<()> {
 /// The tests of the whole workspace. Whatever of them is chosen, cargo then compiles everything with the same features, and once.
 fn cargo_test(project: &Project) -> Command {
     let mut command = cargo(project);
-    command.args(["test", "--workspace"]);
+    command.args(["test", "--workspace", "--exclude", SLOW]);
     command
 }
 

@@ -4,12 +4,12 @@ use super::*;
 use crate::grid::Pass;
 use crate::grid::tests::{cell, options};
 use anyhow::bail;
-use attention::cuda::{Kernel, Precision};
+use attention::cuda::{self, Precision};
 use record::{Record, Unit};
 use std::path::Path;
 
-const TILED: Contestant = Contestant::Ours(Program::Forward(Kernel::Tiled));
-const NAIVE: Contestant = Contestant::Ours(Program::Forward(Kernel::Naive));
+const TILED: Contestant = Contestant::Ours(cuda::TILED);
+const NAIVE: Contestant = Contestant::Ours(cuda::NAIVE);
 const EFFICIENT: Contestant = Contestant::Torch(Backend::Efficient);
 const MATH: Contestant = Contestant::Torch(Backend::Math);
 
@@ -27,7 +27,7 @@ impl Device for Fake {
         cell: &Cell,
     ) -> Result<Result<Timed, String>> {
         let at = Some((program, cell.shape.n_q));
-        let is_naive = program == Program::Forward(Kernel::Naive);
+        let is_naive = program == cuda::NAIVE;
         if self.wrong == at {
             bail!("the output is off by 2.0e-1 of its norm, where 1e-5 is allowed");
         }
@@ -144,7 +144,7 @@ fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
 #[test]
 fn a_wrong_kernel_is_named() {
     let cells = forward(&[512, 1024, 2048, 4096, 8192]);
-    let wrong = Some((Program::Forward(Kernel::Tiled), 8192));
+    let wrong = Some((cuda::TILED, 8192));
     let mut fake = Fake { wrong };
     let error = run(&cells, &mut fake, None, later(), |_| Ok(())).unwrap_err();
     assert_eq!(
@@ -181,7 +181,7 @@ fn the_whole_grid_runs() {
             .filter(|m| m.rounds.seconds(Contestant::Ours(program)).is_some())
             .count()
     };
-    assert_eq!(f32_cells(Program::Forward(Kernel::Tiled)), 12);
-    assert_eq!(f32_cells(Program::Forward(Kernel::Naive)), 4); // as long as there is room
+    assert_eq!(f32_cells(cuda::TILED), 12);
+    assert_eq!(f32_cells(cuda::NAIVE), 4); // as long as there is room
     assert!(cells.iter().any(|cell| cell.precision == Precision::Bf16));
 }

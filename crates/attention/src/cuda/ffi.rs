@@ -6,49 +6,18 @@
 //! them.
 #![allow(unsafe_code)]
 
-mod launch;
-mod memory;
-
-pub use launch::Loaded;
-pub use memory::{DeviceTensor, elsewhere};
-
 use super::error::{Error, Result};
-use cudarc::driver::{DriverError, sys};
+use super::program::{Function, Parameter, Program, Source};
+use super::shape::{Shape, Tensor};
+use super::tensors::{OnDevice, Tensors};
+use crate::dot_product::scale;
+use cudarc::driver::{
+    CudaStream, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg, sys,
+};
 use cudarc::nvrtc::result::{self, NvrtcError};
 use cudarc::nvrtc::sys as nvrtc;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
-
-/// An error of a call that `tried` describes, such as `launch \`scores\``.
-pub fn failed(tried: impl Into<String>) -> impl FnOnce(DriverError) -> Error {
-    let tried = tried.into();
-    move |error| {
-        let words =
-            error.error_string().map(|words| words.to_string_lossy().into_owned());
-        let says = words.unwrap_or_else(|_| "an error without a description".to_owned());
-        let says = format!("{says} ({:?})", error.0);
-        kind_of_failure(tried, error.0, says)
-    }
-}
-
-fn kind_of_failure(tried: String, reason: sys::CUresult, says: String) -> Error {
-    use sys::CUresult as Reason;
-    let code = reason as u32;
-    match reason {
-        Reason::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { tried },
-        // After these, the driver's manual says, a process must be restarted.
-        Reason::CUDA_ERROR_ILLEGAL_ADDRESS
-        | Reason::CUDA_ERROR_LAUNCH_TIMEOUT
-        | Reason::CUDA_ERROR_ASSERT
-        | Reason::CUDA_ERROR_HARDWARE_STACK_ERROR
-        | Reason::CUDA_ERROR_ILLEGAL_INSTRUCTION
-        | Reason::CUDA_ERROR_MISALIGNED_ADDRESS
-        | Reason::CUDA_ERROR_INVALID_ADDRESS_SPACE
-        | Reason::CUDA_ERROR_INVALID_PC
-        | Reason::CUDA_ERROR_LAUNCH_FAILED => Error::Fault { tried, code, says },
-        _ => Error::Driver { tried, code, says },
-    }
-}
 
 // ---------------------------------------------------------------------------------------------------- libraries
 
@@ -57,12 +26,14 @@ pub fn driver_version() -> Result<(u32, u32)> {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: Looks for a library by name, and closes it again; the driver's has no code that runs then.
     if !PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
-        return Err(Error::NoDriver);
+        let words = "no CUDA driver: `libcuda.so` (`nvcuda.dll`) was not found; it is part of the driver of an NVIDIA \
+                     GPU, so install that, or run on a machine that has one";
+        return Err(Error::Missing(words.to_owned()));
     }
     let mut version = 0;
     // SAFETY: Writes one integer, and may be called before anything else.
     let status = unsafe { sys::cuDriverGetVersion(&mut version) };
-    status.result().map_err(failed("ask for the driver's version"))?;
+    status.result().map_err(Error::driver("ask for the driver's version"))?;
     let version = version.unsigned_abs(); // such as 13020 for 13.2
     Ok((version / 1000, version % 1000 / 10))
 }
@@ -72,17 +43,12 @@ pub fn check_compiler() -> Result<()> {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: Looks for a library by name, and closes it again; NVRTC has no code that runs then.
     let present = PRESENT.get_or_init(|| unsafe { nvrtc::is_culib_present() });
-    if *present { Ok(()) } else { Err(Error::NoCompiler) }
-}
-
-// ---------------------------------------------------------------------------------------------------- NVRTC
-
-/// An error of a call that `tried` describes.
-fn refused(tried: &'static str) -> impl FnOnce(NvrtcError) -> Error {
-    move |NvrtcError(reason)| {
-        let (tried, says) = (tried.to_owned(), format!("{reason:?}"));
-        Error::Nvrtc { tried, code: reason as u32, says }
+    if *present {
+        return Ok(());
     }
+    let words = "no NVRTC, which compiles the kernels: run `pip install nvidia-cuda-nvrtc==13.0.*` and put the folder \
+                 `nvidia/cu13/lib` of its `site-packages` on LD_LIBRARY_PATH";
+    Err(Error::Missing(words.to_owned()))
 }
 
 /// NVRTC's version: major, minor.
@@ -103,10 +69,20 @@ pub fn compiler_version() -> Result<(u32, u32)> {
     Ok((major.unsigned_abs(), minor.unsigned_abs()))
 }
 
-/// A source that NVRTC holds, given back when it is dropped.
-pub struct Source(nvrtc::nvrtcProgram);
+// ---------------------------------------------------------------------------------------------------- NVRTC
 
-impl Source {
+/// An error of a call that `tried` describes.
+fn refused(tried: &'static str) -> impl FnOnce(NvrtcError) -> Error {
+    move |NvrtcError(reason)| {
+        let (tried, says) = (format!("{tried} in NVRTC"), format!("{reason:?}"));
+        Error::Call { tried, code: reason as u32, says }
+    }
+}
+
+/// A source that NVRTC holds, given back when it is dropped.
+pub struct Nvrtc(nvrtc::nvrtcProgram);
+
+impl Nvrtc {
     /// `text` is called `name` in the log; `headers` are names and texts.
     pub fn new(name: &str, text: &str, headers: &[(&str, &str)]) -> Result<Self> {
         check_compiler()?;
@@ -126,7 +102,7 @@ impl Source {
             )
         };
         status.result().map_err(refused("take the source"))?;
-        Ok(Source(program))
+        Ok(Nvrtc(program))
     }
 
     /// The machine code, or none if it does not compile; and the log, either way.
@@ -157,7 +133,7 @@ impl Source {
     }
 }
 
-impl Drop for Source {
+impl Drop for Nvrtc {
     fn drop(&mut self) {
         // SAFETY: The program is alive, and nothing else has its handle.
         let _ = unsafe { result::destroy_program(self.0) }; // a failure leaks it, no more
@@ -172,26 +148,91 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| CStr::as_ptr(text)).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// ---------------------------------------------------------------------------------------------------- kernels
 
-    #[test]
-    fn a_failure_has_the_variant_of_its_reason() {
-        use sys::CUresult as Reason;
-        let of = |reason| kind_of_failure("try".to_owned(), reason, "no".to_owned());
-        let (tried, says) = ("try".to_owned(), "no".to_owned());
-        assert_eq!(
-            of(Reason::CUDA_ERROR_OUT_OF_MEMORY),
-            Error::OutOfMemory { tried: tried.clone() }
-        );
-        assert_eq!(
-            of(Reason::CUDA_ERROR_ILLEGAL_ADDRESS),
-            Error::Fault { tried: tried.clone(), code: 700, says: says.clone() }
-        );
-        assert_eq!(
-            of(Reason::CUDA_ERROR_INVALID_CONTEXT),
-            Error::Driver { tried, code: 201, says }
-        );
+impl Program {
+    /// Returns a program of a source that a crate adds.
+    ///
+    /// # Safety
+    /// A function on the device is given addresses, and believes them. So the functions of the source must read and write
+    /// nothing but the tensors that their lists of parameters name, of the sizes that these say, and write only where the list
+    /// says so; at each head dimension and with each number of heads, queries and keys.
+    pub const unsafe fn new(source: &'static Source) -> Self {
+        Program(source)
+    }
+}
+
+impl Tensors {
+    // ANCHOR: launch
+    /// Launches the functions of the program, in order, each with the arguments that
+    /// its list asks for, and does not wait. What it only reads is left as it was.
+    ///
+    /// # Errors
+    /// The driver refuses. A kernel that fails while it runs is an error of the next
+    /// call that waits.
+    pub fn launch(&mut self) -> Result<()> {
+        let Tensors { shape, loaded, stream, all } = self;
+        let (n_q, n_k) = (shape.n_q as i32, shape.n_k as i32);
+        let scale = scale::<f32>(shape.d);
+        for kernel in &loaded.functions {
+            let Function(name, parameters) = kernel.function;
+            let maps = Map::all(parameters, all, stream, *shape)?;
+            let mut maps = maps.iter();
+            let mut unused: Vec<_> = all.iter_mut().collect();
+            let mut take = |tensor: Tensor| {
+                let place = unused.iter().position(|data| data.tensor == tensor);
+                &mut unused.swap_remove(place.expect("a list has it once")).bytes
+            };
+            let mut launch = stream.launch_builder(&kernel.handle);
+            for &parameter in parameters {
+                match parameter {
+                    Parameter::Reads(tensor) => launch.arg(&*take(tensor)),
+                    Parameter::Writes(tensor) => launch.arg(take(tensor)),
+                    Parameter::Map(..) => launch.arg(maps.next().expect("one each")),
+                    Parameter::QueryCount => launch.arg(&n_q),
+                    Parameter::KeyCount => launch.arg(&n_k),
+                    Parameter::Scale => launch.arg(&scale),
+                };
+            }
+            let (blocks, heads) = kernel.blocks(*shape);
+            let config = LaunchConfig {
+                grid_dim: (blocks, heads, 1),
+                block_dim: (kernel.threads, 1, 1),
+                shared_mem_bytes: kernel.shared_bytes,
+            };
+            // SAFETY: The compiler held the parameters to their list. Each tensor is
+            // alive, on this device, of the length that the shape says, and borrowed
+            // alone if it is written. The program stays inside of these, as whoever
+            // made it has promised.
+            let launched = unsafe { launch.launch(config) };
+            launched.map_err(Error::driver(format!("launch `{name}`")))?;
+        }
+        Ok(())
+    }
+    // ANCHOR_END: launch
+}
+
+/// The bytes of a [`Parameter::Map`].
+#[repr(transparent)]
+struct Map([u64; 16]);
+
+// SAFETY: Numbers, which a kernel takes by value.
+unsafe impl DeviceRepr for Map {}
+
+impl Map {
+    /// Those that a list of parameters asks for, in its order.
+    fn all(
+        parameters: &[Parameter],
+        tensors: &[OnDevice],
+        stream: &CudaStream,
+        shape: Shape,
+    ) -> Result<Vec<Self>> {
+        let of = |parameter: &Parameter| {
+            let Parameter::Map(tensor, map) = *parameter else { return None };
+            let data = tensors.iter().find(|data| data.tensor == tensor)?;
+            let (address, _read) = data.bytes.device_ptr(stream);
+            Some(map(address, tensor.sizes(shape)).map(Map))
+        };
+        parameters.iter().filter_map(of).collect()
     }
 }

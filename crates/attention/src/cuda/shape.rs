@@ -1,4 +1,4 @@
-//! The sizes of attention on a GPU.
+//! The sizes of attention on a GPU, and of the tensors that it takes.
 
 use super::error::Result;
 use super::program::Program;
@@ -54,7 +54,7 @@ impl Shape {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn of(inputs: &Inputs<f32>) -> Result<Self> {
-        let ((n_q, n_k), (d_k, _)) = (inputs.lengths(), inputs.widths());
+        let ((n_q, n_k), (d, _)) = (inputs.lengths(), inputs.widths());
         let Some(causal) = inputs.mask.is_causal() else {
             let given = "another than none and causal";
             let expected = "the kernels on the GPU know these two";
@@ -64,7 +64,7 @@ impl Shape {
         let because = || format!("the kernels on the GPU want the {width} of `k`");
         check_count("v", "column", inputs.v.ncols(), width, because)?;
         let (heads, kv_heads) = (inputs.n_heads(), inputs.n_kv_heads());
-        Ok(Shape { heads, kv_heads, n_q, n_k, d: d_k, causal })
+        Ok(Shape { heads, kv_heads, n_q, n_k, d, causal })
     }
 
     /// Heads of queries that share a head of keys and values; 0 where these are none.
@@ -85,16 +85,142 @@ impl Shape {
             if given > most {
                 let because = format!("a grid holds {most} at most");
                 let most = Some(most);
-                return Err(
-                    crate::Error::TooMany { argument, given, most, because }.into()
-                );
+                let error = crate::Error::TooMany { argument, given, most, because };
+                return Err(error.into());
             }
         }
         let because = || format!("it must divide heads = {}", self.heads);
         check_heads("kv_heads", self.kv_heads, self.heads, because)?;
-        if self.group() > 1 {
-            program.check_takes("kv_heads", "fewer than `heads`")?;
-        }
         program.check_width(self.d)
+    }
+}
+
+/// A tensor that a function on the device takes: its name there, and its size.
+///
+/// ```
+/// use attention::cuda::{Size, Tensor};
+///
+/// assert_eq!(Tensor::LSE, Tensor { name: "lse", size: Size::Rows });
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tensor {
+    /// The name, which an error has, too.
+    pub name: &'static str,
+    /// The size.
+    pub size: Size,
+}
+
+/// The size of a tensor, row-major.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// (heads, n_q, d)
+    Queries,
+    /// (kv_heads, n_k, d)
+    Keys,
+    /// (heads, n_q): a number of each query, in `f32`.
+    Rows,
+    /// (heads, n_q, n_k), in `f32`.
+    Scores,
+}
+
+impl Tensor {
+    /// Queries.
+    pub const Q: Self = Tensor { name: "q", size: Size::Queries };
+    /// Keys.
+    pub const K: Self = Tensor { name: "k", size: Size::Keys };
+    /// Values.
+    pub const V: Self = Tensor { name: "v", size: Size::Keys };
+    /// The output.
+    pub const OUTPUT: Self = Tensor { name: "output", size: Size::Queries };
+    /// The log-sum-exp of each query's scores.
+    pub const LSE: Self = Tensor { name: "lse", size: Size::Rows };
+    /// Scores, then weights.
+    pub const SCORES: Self = Tensor { name: "scores", size: Size::Scores };
+    /// The gradient of the output.
+    pub const D_OUTPUT: Self = Tensor { name: "d_output", size: Size::Queries };
+    /// The gradient of the queries.
+    pub const D_Q: Self = Tensor { name: "d_q", size: Size::Queries };
+    /// The gradient of the keys.
+    pub const D_K: Self = Tensor { name: "d_k", size: Size::Keys };
+    /// The gradient of the values.
+    pub const D_V: Self = Tensor { name: "d_v", size: Size::Keys };
+
+    /// Heads, rows, columns.
+    pub(super) fn sizes(self, shape: Shape) -> [usize; 3] {
+        let Shape { heads, kv_heads, n_q, n_k, d, .. } = shape;
+        match self.size {
+            Size::Queries => [heads, n_q, d],
+            Size::Keys => [kv_heads, n_k, d],
+            Size::Rows => [heads, n_q, 1],
+            Size::Scores => [heads, n_q, n_k],
+        }
+    }
+
+    /// Returns the number of entries. Scores may be more than can be counted: no tensor has as many as that.
+    pub fn entries(self, shape: Shape) -> usize {
+        self.sizes(shape).into_iter().fold(1, usize::saturating_mul)
+    }
+
+    /// That a slice for this tensor is as long as it.
+    pub(super) fn check_entries(self, given: usize, shape: Shape) -> Result<()> {
+        let formula = match self.size {
+            Size::Queries => "heads · n_q · d",
+            Size::Keys => "kv_heads · n_k · d",
+            Size::Rows => "heads · n_q",
+            Size::Scores => "heads · n_q · n_k",
+        };
+        let expected = self.entries(shape);
+        let because = || format!("{formula} = {expected}");
+        Ok(check_count(self.name, "entry", given, expected, because)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::NAIVE;
+
+    const SHAPE: Shape =
+        Shape { heads: 4, kv_heads: 2, n_q: 3, n_k: 5, d: 32, causal: false };
+
+    #[test]
+    fn a_slice_of_another_length_is_refused() {
+        for (tensor, entries, words) in [
+            (Tensor::Q, 384, "`q` has 385 entries but heads · n_q · d = 384"),
+            (Tensor::D_V, 320, "`d_v` has 321 entries but kv_heads · n_k · d = 320"),
+            (Tensor::LSE, 12, "`lse` has 13 entries but heads · n_q = 12"),
+            (Tensor::SCORES, 60, "`scores` has 61 entries but heads · n_q · n_k = 60"),
+        ] {
+            tensor.check_entries(entries, SHAPE).unwrap();
+            let error = tensor.check_entries(entries + 1, SHAPE).unwrap_err();
+            assert_eq!(error.to_string(), words);
+        }
+    }
+
+    /// 2⁷⁵ scores are more than a `usize` counts, and 2⁷⁵ mod 2⁶⁴ is 0.
+    #[test]
+    fn too_many_scores_are_no_small_number() {
+        let (heads, n) = (1 << 15, 1 << 30);
+        let shape = Shape { heads, kv_heads: heads, n_q: n, n_k: n, ..SHAPE };
+        shape.check(NAIVE).unwrap();
+        assert_eq!(Tensor::SCORES.entries(shape), usize::MAX);
+        Tensor::SCORES.check_entries(0, shape).unwrap_err();
+    }
+
+    #[test]
+    fn sizes_that_no_grid_has_are_refused() {
+        for (shape, words) in [
+            (Shape { n_q: 0, ..SHAPE }, "`n_q` is 0 but it must be at least 1"),
+            (
+                Shape { heads: 65_536, ..SHAPE },
+                "`heads` is 65536 but a grid holds 65535 at most",
+            ),
+            (
+                Shape { kv_heads: 3, ..SHAPE },
+                "`kv_heads` is 3 but it must divide heads = 4",
+            ),
+        ] {
+            assert_eq!(shape.check(NAIVE).unwrap_err().to_string(), words);
+        }
     }
 }

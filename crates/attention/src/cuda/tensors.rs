@@ -1,329 +1,231 @@
-//! Queries, keys, values and all that comes of them, on the device.
+//! Queries, keys, values and all that comes of them, on the device, and programs that were loaded there.
 
-use super::compile::Variant;
-use super::device::{Gpu, time};
+use super::compile::{Variant, compile};
+use super::device::{Device, Gpu};
 use super::error::{Error, Result};
-use super::ffi::{DeviceTensor, Loaded, elsewhere};
-use super::parameters::{Role, bytes, check_entries};
-use super::program::{Kernel, Program};
-use super::shape::Shape;
+use super::program::{Function, Parameter, Precision, Program};
+use super::shape::{Shape, Tensor};
 use crate::error::unsupported;
-use std::fmt;
+use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC_SHARED_BYTES;
+use cudarc::driver::{CudaFunction, CudaSlice, CudaStream};
+use cudarc::nvrtc::Ptx;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// All that a program reads and writes, on the device, with the program: to be launched often.
 ///
-/// Each is row-major, (heads, n, d); log-sum-exps are (heads, n_q).
-///
 /// ```no_run
-/// use attention::cuda::{Gpu, Kernel, Shape};
+/// use attention::cuda::{Gpu, Shape, TILED, Tensor};
 ///
 /// let gpu = Gpu::open()?;
 /// let shape = Shape { heads: 8, kv_heads: 8, n_q: 1024, n_k: 1024, d: 64, causal: true };
 /// let x = vec![0.5; 8 * 1024 * 64];
-/// let mut tensors = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
+/// let inputs = [Tensor::Q, Tensor::K, Tensor::V].map(|tensor| (tensor, &x[..]));
+/// let mut tensors = gpu.tensors(TILED, shape, &inputs)?;
 /// tensors.launch()?;
-/// assert!(tensors.output()?.iter().all(|y| (y - 0.5).abs() < 1e-6)); // equal values have that mean
-/// println!("{:?}", tensors.time(3, 20)?);
+/// let output = tensors.read(Tensor::OUTPUT)?;
+/// assert!(output.iter().all(|y| (y - 0.5).abs() < 1e-6)); // equal values have that mean
 /// # Ok::<(), attention::cuda::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct Tensors {
-    shape: Shape,
-    variant: Variant,
-    loaded: Arc<Loaded>,
-    all: Vec<DeviceTensor>, // one for each role that the program has
+    pub(super) shape: Shape,
+    pub(super) loaded: Arc<Loaded>,
+    pub(super) stream: Arc<CudaStream>,
+    pub(super) all: Vec<OnDevice>, // one for each tensor of the program
+}
+
+/// A tensor in the device's memory, which it owns: as long as the shape of all says.
+#[derive(Debug)]
+pub(super) struct OnDevice {
+    pub tensor: Tensor,
+    pub precision: Precision,
+    pub bytes: CudaSlice<u8>,
+}
+
+/// A program on the device, compiled for one head dimension and one variant.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub program: Program,
+    pub functions: Vec<Loadable>, // in the order in which they are launched
+}
+
+/// A function on the device, with the launch that its source asks for.
+#[derive(Debug)]
+pub(super) struct Loadable {
+    pub function: Function,
+    pub handle: CudaFunction,
+    pub threads: u32,
+    pub rows: u32, // that a block takes
+    pub shared_bytes: u32,
 }
 
 impl Gpu {
-    /// Copies queries, keys and values to the device, rounded to what the kernel reads, and makes room for what it
-    /// writes.
+    /// Copies the inputs of a program to the device, rounded to what it reads, and makes room for what it writes.
     ///
-    /// Shapes: `q` (heads, n_q, d), `k` and `v` (kv_heads, n_k, d), row-major.
+    /// Tensors that are not among the inputs hold zeros.
     ///
     /// # Errors
-    /// A size is 0 or too large, the kernel has no such head dimension, a slice has another length, the device is too
-    /// old for the kernel or has too little memory, the kernel does not compile, or a call of the driver fails.
-    ///
-    /// ```no_run
-    /// use attention::cuda::{Gpu, Kernel, Shape};
-    ///
-    /// let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 3, d: 32, causal: false };
-    /// let (q, k, v) = ([0.1; 2 * 32], [0.2; 3 * 32], [0.3; 3 * 32]);
-    /// let tensors = Gpu::open()?.tensors(Kernel::Naive, shape, &q, &k, &v)?;
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
+    /// A size is 0 or too large, the program has no such head dimension, no shared keys or no such tensor, an input has another
+    /// length, the device is too old for it or has too little memory, it does not compile, or a call of the driver fails.
     pub fn tensors(
         &self,
-        kernel: Kernel,
+        program: Program,
         shape: Shape,
-        q: &[f32],
-        k: &[f32],
-        v: &[f32],
+        inputs: &[(Tensor, &[f32])],
     ) -> Result<Tensors> {
-        let inputs = [(Role::Q, q), (Role::K, k), (Role::V, v)];
-        let variant = Variant { causal: shape.causal, group: shape.group(), rule: None };
-        self.place(Program::Forward(kernel), shape, variant, vec![], &inputs)
+        self.place(program, shape, None, inputs)
     }
 
-    /// Makes a backward pass of a forward pass that was launched. Its tensors stay where they are, and so they are no
-    /// longer those of the forward pass, which the compiler holds to:
-    ///
-    /// ```compile_fail,E0382
-    /// use attention::cuda::{Gpu, Kernel, Shape};
-    ///
-    /// let gpu = Gpu::open()?;
-    /// let shape = Shape { heads: 1, kv_heads: 1, n_q: 3, n_k: 3, d: 32, causal: true };
-    /// let x = [0.1; 3 * 32];
-    /// let mut forward = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
-    /// let mut backward = gpu.backward_tensors(forward, &x)?;
-    /// forward.launch()?; // would write to the output that the backward pass reads
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
-    ///
-    /// Shapes: `d_output`, the gradient of the output, (heads, n_q, d), row-major.
-    ///
-    /// # Errors
-    /// The forward pass was not one in `f32`, `d_output` has another length, the device has too little memory, or as
-    /// [`Gpu::tensors`].
-    ///
-    /// ```no_run
-    /// use attention::cuda::{Gpu, Kernel, Shape};
-    ///
-    /// let gpu = Gpu::open()?;
-    /// let shape = Shape { heads: 1, kv_heads: 1, n_q: 3, n_k: 3, d: 32, causal: true };
-    /// let x = [0.1; 3 * 32];
-    /// let mut forward = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
-    /// forward.launch()?;
-    /// let mut backward = gpu.backward_tensors(forward, &x)?;
-    /// backward.launch()?;
-    /// let [d_q, d_k, d_v] = backward.gradients()?;
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
-    pub fn backward_tensors(
-        &self,
-        forward: Tensors,
-        d_output: &[f32],
-    ) -> Result<Tensors> {
-        let program = Program::Backward;
-        let (before, wanted) = (forward.program(), program.source().precision);
-        if before.source().precision != wanted {
-            let given = format!("of {before} in {}", before.source().precision);
-            let expected = format!("the backward pass wants {wanted}");
-            return Err(unsupported("forward", given, expected).into());
-        }
-        if forward.loaded.stream() != self.stream() {
-            return Err(elsewhere("forward", forward.loaded.stream(), self.stream()));
-        }
-        let Tensors { shape, variant, all, .. } = forward;
-        self.place(program, shape, variant, all, &[(Role::GradOutput, d_output)])
-    }
-
-    /// The tensors of a program: those of `all`, which are on the device, copies of the inputs, and zeros for all others.
+    /// The same with a rule for scores in CUDA C++, if there is one.
     pub(super) fn place(
         &self,
         program: Program,
         shape: Shape,
-        variant: Variant,
-        mut all: Vec<DeviceTensor>,
-        inputs: &[(Role, &[f32])],
+        rule: Option<String>,
+        inputs: &[(Tensor, &[f32])],
     ) -> Result<Tensors> {
         shape.check(program)?;
-        for &(role, values) in inputs {
-            check_entries(role, values.len(), shape)?;
+        let all = program.tensors();
+        for &(tensor, values) in inputs {
+            let known = all.iter().find(|known| known.0 == tensor);
+            known.ok_or_else(|| missing(program, tensor))?;
+            tensor.check_entries(values.len(), shape)?;
         }
-        let loaded = self.load(program, shape.d, &variant)?;
-        let mut missing = loaded.tensors();
-        // Tensors that the program does not take give its memory back.
-        all.retain(|tensor| missing.iter().any(|&(role, ..)| role == tensor.role()));
-        missing.retain(|&(role, ..)| all.iter().all(|tensor| tensor.role() != role));
-        let needed = bytes(&missing, shape);
-        let free = self.free_memory()?;
-        if needed > free {
-            return Err(Error::Memory { needed, free });
-        }
-        for (role, format, _) in missing {
-            let values = inputs.iter().find(|input| input.0 == role).map(|input| input.1);
-            all.push(DeviceTensor::new(self.stream(), (role, format), values, shape)?);
-        }
-        Ok(Tensors { shape, variant, loaded, all })
+        let variant = Variant { causal: shape.causal, group: shape.group(), rule };
+        let loaded = self.load(program, shape.d, variant)?;
+        let place = |(tensor, _): (Tensor, bool)| {
+            let precision = program.source().precision_of(tensor);
+            let bytes = match inputs.iter().find(|input| input.0 == tensor) {
+                Some((_, values)) => {
+                    let bytes = self.stream().clone_htod(&precision.encode(values));
+                    bytes.map_err(Error::driver("copy to the device"))
+                }
+                None => {
+                    let bytes = tensor.entries(shape).saturating_mul(precision.bytes());
+                    let bytes = self.stream().alloc_zeros(bytes);
+                    bytes.map_err(Error::driver("allocate device memory"))
+                }
+            };
+            Ok(OnDevice { tensor, precision, bytes: bytes? })
+        };
+        let all = all.into_iter().map(place).collect::<Result<_>>()?;
+        Ok(Tensors { shape, loaded, stream: self.stream().clone(), all })
     }
 }
 
 impl Tensors {
     /// Returns the sizes.
-    ///
-    /// ```no_run
-    /// use attention::cuda::{Gpu, Kernel, Shape};
-    ///
-    /// let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
-    /// let x = [0.1; 2 * 32];
-    /// assert_eq!(Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?.shape(), shape);
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
     /// Returns the program that is launched.
-    ///
-    /// ```no_run
-    /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
-    /// # let x = [0.1; 2 * 32];
-    /// let tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
-    /// assert_eq!(tensors.program(), Program::Forward(Kernel::Tiled));
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
     pub fn program(&self) -> Program {
-        self.loaded.program()
+        self.loaded.program
     }
 
-    /// Launches the program, and does not wait for it. What it reads is left as it was.
+    /// Waits, and copies a tensor from the device. It waits first so that a kernel's failure is reported as such, and not as a
+    /// failure of the copy.
     ///
     /// # Errors
-    /// The driver refuses. A kernel that fails while it runs is an error of the next call that waits.
-    ///
-    /// ```no_run
-    /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
-    /// # let x = [0.1; 2 * 32];
-    /// let gpu = Gpu::open()?;
-    /// let mut tensors = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
-    /// tensors.launch()?;
-    /// gpu.synchronize()?;
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
-    pub fn launch(&mut self) -> Result<()> {
-        self.loaded.launch(self.shape, &mut self.all)
+    /// The program has no such tensor, a kernel that was launched has failed, or the copy does.
+    pub fn read(&self, tensor: Tensor) -> Result<Vec<f32>> {
+        let found = self.all.iter().find(|one| one.tensor == tensor);
+        let found = found.ok_or_else(|| missing(self.loaded.program, tensor))?;
+        self.stream.synchronize().map_err(Error::driver("wait for the device"))?;
+        let bytes = self.stream.clone_dtoh(&found.bytes);
+        let bytes = bytes.map_err(Error::driver("copy from the device"))?;
+        Ok(found.precision.decode(&bytes))
     }
 
-    /// Returns the seconds that the program takes on the device: so many launches, each between two looks at the device's clock, after
-    /// `warm_up` that do not count. All are launched before the first one is waited for, so that the device is not kept
-    /// waiting; of a program of a few microseconds, the time between two launches is a part all the same.
+    /// Copies other numbers into a tensor, such as NaN, so that what a program forgets to write is seen.
     ///
     /// # Errors
-    /// A launch, or a kernel while it runs, fails.
-    ///
-    /// ```no_run
-    /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
-    /// # let x = [0.1; 2 * 32];
-    /// let mut tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
-    /// let mut times = tensors.time(3, 21)?;
-    /// times.sort_unstable();
-    /// println!("{:?}", times[10]); // the median
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
-    pub fn time(&mut self, warm_up: usize, repeats: usize) -> Result<Vec<Duration>> {
-        let stream = self.loaded.stream().clone();
-        time(&stream, warm_up, repeats, || self.launch())
-    }
-
-    /// Fills all that the program writes with NaN, so that what it forgets to write is seen.
-    ///
-    /// # Errors
-    /// A failed call of the driver.
-    ///
-    /// ```no_run
-    /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
-    /// # let x = [0.1; 2 * 32];
-    /// let mut tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
-    /// tensors.poison()?;
-    /// assert!(tensors.output()?[0].is_nan());
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
-    pub fn poison(&mut self) -> Result<()> {
-        let written =
-            self.loaded.tensors().into_iter().filter(|&(_, _, written)| written);
-        let written: Vec<Role> = written.map(|(role, _, _)| role).collect();
-        let tensors = self.all.iter_mut();
-        tensors
-            .filter(|tensor| written.contains(&tensor.role()))
-            .try_for_each(DeviceTensor::fill_with_nan)
-    }
-
-    /// Waits, and copies the output from the device: (heads, n_q, d), row-major.
-    ///
-    /// # Errors
-    /// A kernel that was launched has failed, or the copy does.
-    ///
-    /// ```no_run
-    /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
-    /// # let x = [0.1; 2 * 32];
-    /// let mut tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
-    /// tensors.launch()?;
-    /// assert_eq!(tensors.output()?.len(), 2 * 32);
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
-    pub fn output(&self) -> Result<Vec<f32>> {
-        self.read(Role::Output)
-    }
-
-    /// Waits, and copies the log-sum-exp of each query's scores from the device: (heads, n_q); −∞ where no key is seen.
-    ///
-    /// # Errors
-    /// As [`Tensors::output`].
-    ///
-    /// ```no_run
-    /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
-    /// # let x = [0.1; 2 * 32];
-    /// let mut tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
-    /// tensors.launch()?;
-    /// assert_eq!(tensors.lse()?.len(), 2);
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
-    pub fn lse(&self) -> Result<Vec<f32>> {
-        self.read(Role::Lse)
-    }
-
-    /// Waits, and copies the gradients of queries, keys and values from the device: (heads, n, d) each, row-major.
-    ///
-    /// # Errors
-    /// These are the tensors of a forward pass, or as [`Tensors::output`].
-    ///
-    /// ```no_run
-    /// # use attention::cuda::{Gpu, Kernel, Shape};
-    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
-    /// # let x = [0.1; 2 * 32];
-    /// let forward = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
-    /// let error = forward.gradients().unwrap_err();
-    /// assert_eq!(
-    ///     error.to_string(),
-    ///     "`tensors` is of kernel `tiled` but only the backward pass makes gradients"
-    /// );
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
-    pub fn gradients(&self) -> Result<[Vec<f32>; 3]> {
-        if self.program() != Program::Backward {
-            let given = format!("of {}", self.program());
-            let expected = "only the backward pass makes gradients";
-            return Err(unsupported("tensors", given, expected).into());
-        }
-        let [d_q, d_k, d_v] = [Role::GradQ, Role::GradK, Role::GradV];
-        Ok([self.read(d_q)?, self.read(d_k)?, self.read(d_v)?])
-    }
-
-    fn read(&self, role: Role) -> Result<Vec<f32>> {
-        let tensor = self.all.iter().find(|tensor| tensor.role() == role);
-        tensor.ok_or_else(|| missing(role))?.read()
+    /// The program has no such tensor, it has another length, or the copy fails.
+    pub fn write(&mut self, tensor: Tensor, values: &[f32]) -> Result<()> {
+        let found = self.all.iter_mut().find(|one| one.tensor == tensor);
+        let found = found.ok_or_else(|| missing(self.loaded.program, tensor))?;
+        tensor.check_entries(values.len(), self.shape)?;
+        let copied =
+            self.stream.memcpy_htod(&found.precision.encode(values), &mut found.bytes);
+        copied.map_err(Error::driver("copy to the device"))
     }
 }
 
 /// A tensor that the program has none of.
-pub fn missing(role: Role) -> Error {
-    let given = "not on the device".to_owned();
-    crate::Error::Empty { argument: role.name(), given }.into()
+fn missing(program: Program, tensor: Tensor) -> Error {
+    let expected = format!("{program} takes no such tensor");
+    unsupported("tensor", format!("`{}`", tensor.name), expected).into()
 }
 
-impl fmt::Debug for Tensors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut f = f.debug_struct("Tensors");
-        f.field("program", &self.program())
-            .field("shape", &self.shape())
-            .finish_non_exhaustive()
+impl Loaded {
+    /// Compiles a program and puts it on the device.
+    pub fn new(
+        stream: &Arc<CudaStream>,
+        device: &Device,
+        program: Program,
+        d: usize,
+        variant: Variant,
+    ) -> Result<Self> {
+        let architecture = program.architecture_for(device.capability)?;
+        let compiled = compile(program, architecture, d, variant)?;
+        let module = stream.context().load_module(Ptx::from_binary(compiled.cubin));
+        let module = module.map_err(Error::driver(format!("load {program}")))?;
+        let mut functions = vec![];
+        for &function in program.source().functions {
+            let name = function.0;
+            let handle = module.load_function(name);
+            let handle = handle.map_err(Error::driver(format!("find `{name}`")))?;
+            let read = || {
+                let launch = module.get_global(&format!("{name}_launch"), stream)?;
+                stream.clone_dtoh(&launch)
+            };
+            let launch =
+                read().map_err(Error::driver(format!("read `{name}_launch`")))?;
+            let launch = launch.as_chunks().0.iter().map(|&x| u32::from_le_bytes(x));
+            let [threads @ 1..=1024, rows @ 1..=1024, shared_bytes] =
+                launch.collect::<Vec<_>>()[..]
+            else {
+                let log = format!("`{name}_launch` is not threads, rows and bytes");
+                return Err(Error::Compile { program, architecture, log });
+            };
+            allow_shared_memory(&handle, name, shared_bytes, device.shared_bytes)?;
+            functions.push(Loadable { function, handle, threads, rows, shared_bytes });
+        }
+        Ok(Loaded { program, functions })
     }
+}
+
+impl Loadable {
+    /// As many blocks as it takes for all rows of all heads that the function writes.
+    pub fn blocks(&self, shape: Shape) -> (u32, u32) {
+        let written = self.function.1.iter().filter_map(|parameter| match parameter {
+            Parameter::Writes(tensor) => Some(tensor.sizes(shape)),
+            _ => None,
+        });
+        let [heads, rows, _] = written.max_by_key(|sizes| sizes[1]).unwrap_or([1; 3]);
+        ((rows as u32).div_ceil(self.rows), heads as u32)
+    }
+}
+
+/// A block gets more than 48 KiB only if that was asked for.
+fn allow_shared_memory(
+    handle: &CudaFunction,
+    function: &str,
+    needed: u32,
+    has: u32,
+) -> Result<()> {
+    if needed > has {
+        return Err(Error::Device(format!(
+            "`{function}` needs {needed} bytes of shared memory a block, but the device has {has}: choose another kernel or \
+             a smaller head dimension"
+        )));
+    }
+    if needed <= 48 << 10 {
+        return Ok(());
+    }
+    let raised = handle.set_attribute(DYNAMIC_SHARED_BYTES, needed as i32);
+    raised.map_err(Error::driver(format!(
+        "give `{function}` {needed} bytes of shared memory"
+    )))
 }

@@ -31,14 +31,12 @@ use nalgebra::{DMatrix, DMatrixView, DVector};
 /// assert_eq!((output[0], log_sum_exp[0]), (30.0, 1000.0)); // against e^1000 the others are nothing
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: state
 #[derive(Debug, Clone, PartialEq)]
 pub struct OnlineSoftmax<T: Float> {
     max: DVector<T>,    // m: the largest score of each row
     sum: DVector<T>,    // ℓ: the sum of exp(score − m)
     values: DMatrix<T>, // o: the sum of exp(score − m) · value, (rows, d_v)
 }
-// ANCHOR_END: state
 
 impl<T: Float> OnlineSoftmax<T> {
     /// Returns the state before any score: a largest one of −∞, and sums of 0.
@@ -79,7 +77,6 @@ impl<T: Float> OnlineSoftmax<T> {
     /// assert_eq!(state.finish().0, dmatrix![2.0; 2.0]);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: absorb
     pub fn absorb<'a>(
         &mut self,
         scores: impl Into<DMatrixView<'a, T>>,
@@ -117,8 +114,6 @@ impl<T: Float> OnlineSoftmax<T> {
         self.values += masked_product(&terms, values, |i, j| is_seen(scores[(i, j)]));
         Ok(())
     }
-
-    // ANCHOR: rescale
     /// A new largest score, never below the old one: the sums, which are relative to that,
     /// are corrected.
     fn rescale(&mut self, max: DVector<T>) {
@@ -129,7 +124,6 @@ impl<T: Float> OnlineSoftmax<T> {
         }
         self.max = max;
     }
-    // ANCHOR_END: rescale
 
     /// Returns the largest score of each row so far (rows); −∞ where nothing was seen.
     ///
@@ -190,7 +184,6 @@ impl<T: Float> OnlineSoftmax<T> {
     /// assert_eq!(merged.finish().0, dmatrix![15.0]);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: merge
     pub fn merge(mut self, mut other: Self) -> Result<Self> {
         check_shape("other", &other.values, self.values.shape(), "`self`")?;
         let max = self.max.zip_map(&other.max, |a, b| a.max(b));
@@ -200,7 +193,6 @@ impl<T: Float> OnlineSoftmax<T> {
         self.values += other.values;
         Ok(self)
     }
-    // ANCHOR_END: merge
 
     /// Returns the weighted mean of the values, and the log-sum-exp of the scores. A row that saw nothing gives 0 and −∞.
     ///
@@ -214,7 +206,6 @@ impl<T: Float> OnlineSoftmax<T> {
     /// assert_eq!(state.finish(), (dmatrix![7.0], nalgebra::dvector![3.0]));
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: finish
     pub fn finish(self) -> (DMatrix<T>, DVector<T>) {
         let OnlineSoftmax { max, sum, mut values } = self;
         for mut column in values.column_iter_mut() {
@@ -222,7 +213,6 @@ impl<T: Float> OnlineSoftmax<T> {
         }
         (values, max.zip_map(&sum, |m, sum| m + sum.ln()))
     }
-    // ANCHOR_END: finish
 
     /// Returns the rounding error of the log-sum-exp that [`OnlineSoftmax::finish`] returns (rows).
     pub(super) fn log_sum_exp_low(&self) -> DVector<T> {

@@ -55,8 +55,6 @@ pub fn tiled_attention<T: Float>(
     }
     Ok(forward)
 }
-
-// ANCHOR: forward
 /// One block of queries, and all keys that it sees, a tile at a time.
 fn attend<T: Float>(
     head: &Head<T>,
@@ -80,7 +78,6 @@ fn attend<T: Float>(
     }
     Ok(state)
 }
-// ANCHOR_END: forward
 
 impl<T: Float> Head<'_, T> {
     /// The scores of a tile as the mask's rule for scores makes them, if it has one.
@@ -151,7 +148,7 @@ impl<T: Float> Head<'_, T> {
 /// Returns [`attention_backward`](crate::attention_backward()) of every head, one tile at a time: the weights are not kept, they are
 /// computed again from the scores and the log-sum-exp.
 ///
-/// Shapes: `forward` as [`tiled_attention`] or [`Flash`](super::Flash) returned it for these inputs, `grad_output`
+/// Shapes: `forward` as an engine returned it for these inputs, `grad_output`
 /// (n_q, n_heads · d_v) → (n_q, n_heads · d_k), (n_k, n_heads · d_k), (n_k, n_heads · d_v). What the mask hides gets a gradient of
 /// exactly 0.
 ///
@@ -199,8 +196,6 @@ pub fn tiled_attention_backward<'g, T: Float>(
         let (log_sum_exp, low) =
             (forward.log_sum_exp.column(h), forward.log_sum_exp_low.column(h));
         let mut grad_q = gradients.q.columns_mut(h * d_k, d_k);
-
-        // ANCHOR: backward
         // D = rowsum(grad_output ⊙ output), the one number a row that softmax needs
         let d: DVector<T> = grad_output.component_mul(&output).column_sum(); // (n_q)
         for columns in blocks(n_k, tiles.keys) {
@@ -236,7 +231,6 @@ pub fn tiled_attention_backward<'g, T: Float>(
             let mut sum_v = gradients.v.view_mut(place_v, grad_v.shape());
             sum_v += grad_v;
         }
-        // ANCHOR_END: backward
         of_tables.add_to(&mut gradients.tables, head.mask.head());
     }
     Ok(gradients)
@@ -254,7 +248,6 @@ struct Tile<'a, T: Float> {
 }
 
 impl<T: Float> Tile<'_, T> {
-    // ANCHOR: tile_backward
     /// The shares of this tile in the gradients of its queries, keys and values.
     fn backward(
         &self,
@@ -291,7 +284,6 @@ impl<T: Float> Tile<'_, T> {
         let grad_k = masked_tr_product(&grad_products, q, seen); // (columns, d_k)
         [grad_q, grad_k, grad_v]
     }
-    // ANCHOR_END: tile_backward
 }
 
 /// `f` of each entry of `matrix` and the number of its row.

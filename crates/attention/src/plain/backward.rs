@@ -1,13 +1,17 @@
 use super::{Heads, Kept, Layer, Matrix, join, rotate};
 
-/// The gradient of the scores from that of the weights: how far each is from its row's mean, times the weight.
+// ANCHOR: softmax_backward
+/// The gradient of the scores from that of the weights: how far each is from its row's
+/// mean, times the weight.
 pub fn softmax_backward(weights: &Matrix, grad_weights: &Matrix) -> Matrix {
     let means = weights.component_mul(grad_weights).column_sum(); // (n_q)
     Matrix::from_fn(weights.nrows(), weights.ncols(), |i, j| {
         weights[(i, j)] * (grad_weights[(i, j)] - means[i])
     })
 }
+// ANCHOR_END: softmax_backward
 
+// ANCHOR: attention_backward
 /// The gradients of queries, keys and values from that of the output.
 pub fn attention_backward(
     q: &Matrix,           // (n_q, d_k)
@@ -25,9 +29,11 @@ pub fn attention_backward(
     let grad_products = grad_scores / (q.ncols() as f64).sqrt();
     [&grad_products * k, grad_products.transpose() * q, grad_v]
 }
+// ANCHOR_END: attention_backward
 
+// ANCHOR: heads
 impl Heads {
-    /// The gradient of the input, and that of each learned matrix, from that of the output (n, d_model).
+    /// The gradients of the input and of each learned matrix, from that of the output.
     pub fn backward(&self, kept: &Kept, grad_output: &Matrix) -> (Matrix, Layer) {
         let Kept { x, qkv: [q, k, v], weights, attended } = kept;
         let Layer { w_q, w_k, w_v, w_o } = &self.layer;
@@ -52,3 +58,4 @@ impl Heads {
         (grad_x, Layer { w_q, w_k, w_v, w_o: grad_w_o })
     }
 }
+// ANCHOR_END: heads

@@ -1,5 +1,6 @@
 use super::{Heads, Matrix, Model, rms_norm};
 
+// ANCHOR: cache
 /// The keys and values of the tokens so far, which no later token changes.
 pub struct Cache {
     pub k: Vec<Matrix>, // of each head (n, d), turned to their positions
@@ -24,6 +25,7 @@ impl Cache {
         heads.attend([&q, &self.k, &self.v], |_, _| true).0 * &heads.layer.w_o
     }
 }
+// ANCHOR_END: cache
 
 impl Model {
     /// The scores (1, vocabulary) of what follows one more token, with a cache for each block.

@@ -1,6 +1,7 @@
 use super::Matrix;
 
-/// The gradient of a loss, measured: by how much it changes when each entry of `x` moves a little both ways.
+/// The gradient of a loss, measured: by how much it changes when each entry of `x` moves
+/// a little both ways.
 pub fn numerical_gradient(loss: impl Fn(&Matrix) -> f64, x: &Matrix) -> Matrix {
     let step = 1e-5;
     Matrix::from_fn(x.nrows(), x.ncols(), |i, j| {

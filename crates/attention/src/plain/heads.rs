@@ -1,5 +1,6 @@
 use super::{Layer, Matrix, attention, rotate};
 
+// ANCHOR: heads
 /// A layer whose columns are shared out among several heads.
 #[derive(Clone)]
 pub struct Heads {
@@ -15,8 +16,10 @@ pub struct Kept {
     pub weights: Vec<Matrix>,  // of each head (n, n)
     pub attended: Matrix,      // (n, d_model), all heads side by side
 }
+// ANCHOR_END: heads
 
 impl Heads {
+    // ANCHOR: forward
     /// As [`Layer::forward`], by several heads.
     pub fn forward(
         &self,
@@ -38,7 +41,9 @@ impl Heads {
         }
         [q, k, v]
     }
+    // ANCHOR_END: forward
 
+    // ANCHOR: attend
     /// The outputs of all heads side by side, and the weights of each.
     pub fn attend(
         &self,
@@ -55,10 +60,13 @@ impl Heads {
         let d = all.ncols() / self.n_heads;
         (0..self.n_heads).map(|h| all.columns(h * d, d).into_owned()).collect()
     }
+    // ANCHOR_END: attend
 }
 
+// ANCHOR: join
 /// Heads, side by side again.
 pub fn join(heads: &[Matrix]) -> Matrix {
     let (n, d) = heads[0].shape();
     Matrix::from_fn(n, d * heads.len(), |i, c| heads[c / d][(i, c % d)])
 }
+// ANCHOR_END: join

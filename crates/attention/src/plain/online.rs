@@ -1,13 +1,16 @@
 use nalgebra::RowDVector;
 
-/// The softmax of a row whose scores come one after the other, and its mean of their values.
+// ANCHOR: state
+/// The softmax of a row whose scores come one after the other, and its mean of values.
 pub struct Partial {
     pub max: f64,                // the largest score so far
     pub sum: f64,                // of exp(score − max)
     pub values: RowDVector<f64>, // the sum of exp(score − max) · value (d_v)
 }
+// ANCHOR_END: state
 
 impl Partial {
+    // ANCHOR: absorb
     /// Before the first score.
     pub fn new(d_v: usize) -> Partial {
         Partial { max: f64::NEG_INFINITY, sum: 0.0, values: RowDVector::zeros(d_v) }
@@ -28,7 +31,9 @@ impl Partial {
         self.values *= correction;
         self.max = max;
     }
+    // ANCHOR_END: absorb
 
+    // ANCHOR: merge
     /// Two parts of one row, whose keys were seen apart, in one.
     pub fn merge(mut self, mut other: Partial) -> Partial {
         let max = self.max.max(other.max);
@@ -36,10 +41,13 @@ impl Partial {
         other.rescale(max);
         Partial { max, sum: self.sum + other.sum, values: self.values + other.values }
     }
+    // ANCHOR_END: merge
 
+    // ANCHOR: finish
     /// The output of the row, and its log-sum-exp.
     pub fn finish(self) -> (RowDVector<f64>, f64) {
         assert!(self.sum > 0.0, "the query sees no key");
         (self.values / self.sum, self.max + self.sum.ln())
     }
+    // ANCHOR_END: finish
 }

@@ -1,7 +1,9 @@
 use super::Matrix;
 
-/// Turns the pairs of columns c and c + d/2 of each row by an angle that grows with its position, which is `first` for the
-/// first row. A direction of 1 turns queries and keys, and −1 turns their gradients back.
+// ANCHOR: rotate
+/// Turns the pairs of columns c and c + d/2 of each row by an angle that grows with its
+/// position, which is `first` for the first row. A direction of 1 turns queries and keys,
+/// and −1 turns their gradients back.
 pub fn rotate(x: &Matrix, first: usize, direction: f64) -> Matrix {
     let half = x.ncols() / 2;
     let mut turned = x.clone();
@@ -16,7 +18,9 @@ pub fn rotate(x: &Matrix, first: usize, direction: f64) -> Matrix {
     }
     turned
 }
+// ANCHOR_END: rotate
 
+// ANCHOR: slopes
 /// A slope for each head: 1/2, 1/4, … 1/256 for eight heads.
 pub fn slopes(n_heads: usize) -> Vec<f64> {
     (1..=n_heads).map(|h| 2_f64.powf(-8.0 * h as f64 / n_heads as f64)).collect()
@@ -28,3 +32,4 @@ pub fn bias_by_distance(scores: &Matrix, slope: f64) -> Matrix {
         scores[(i, j)] - slope * i.abs_diff(j) as f64
     })
 }
+// ANCHOR_END: slopes

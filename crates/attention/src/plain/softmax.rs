@@ -1,6 +1,7 @@
 use super::Matrix;
 use nalgebra::DVector;
 
+// ANCHOR: softmax_rows
 /// Turns each row of scores into weights: not negative, and 1 in sum.
 pub fn softmax_rows(scores: &Matrix) -> Matrix {
     let mut weights = scores.clone();
@@ -12,7 +13,9 @@ pub fn softmax_rows(scores: &Matrix) -> Matrix {
     }
     weights
 }
+// ANCHOR_END: softmax_rows
 
+// ANCHOR: log_sum_exp_rows
 /// The logarithm of each row's sum of exponentials: weight = exp(score − this).
 pub fn log_sum_exp_rows(scores: &Matrix) -> DVector<f64> {
     DVector::from_fn(scores.nrows(), |i, _| {
@@ -20,3 +23,4 @@ pub fn log_sum_exp_rows(scores: &Matrix) -> DVector<f64> {
         max + scores.row(i).map(|score| (score - max).exp()).sum().ln()
     })
 }
+// ANCHOR_END: log_sum_exp_rows

@@ -2,6 +2,7 @@ use super::{Matrix, Partial, scores};
 use nalgebra::DVector;
 use std::ops::Range;
 
+// ANCHOR: tiles
 /// The ranges that cut 0..n into tiles; the last one may be shorter.
 fn tiles(n: usize, tile: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(tile).map(move |start| start..n.min(start + tile))
@@ -10,8 +11,10 @@ fn tiles(n: usize, tile: usize) -> impl Iterator<Item = Range<usize>> {
 fn rows(matrix: &Matrix, range: &Range<usize>) -> Matrix {
     matrix.rows_range(range.clone()).into_owned()
 }
+// ANCHOR_END: tiles
 
-/// The output of attention, and the log-sum-exp of each query, with no more than one tile of scores at a time.
+// ANCHOR: tiled
+/// The output of attention and the log-sum-exp of each query, by one tile after another.
 pub fn tiled(
     [q, k, v]: [&Matrix; 3],
     sees: impl Fn(usize, usize) -> bool,
@@ -40,8 +43,11 @@ pub fn tiled(
     }
     (output, log_sum_exp)
 }
+// ANCHOR_END: tiled
 
-/// The gradients of queries, keys and values. The weights of a tile come back from its scores and the log-sum-exp of the rows.
+// ANCHOR: walk_backward
+/// The gradients of queries, keys and values. The weights of a tile come back from its
+/// scores and the log-sum-exp of the rows.
 pub fn tiled_backward(
     [q, k, v]: [&Matrix; 3],
     (output, log_sum_exp): (&Matrix, &DVector<f64>), // of the forward pass
@@ -53,6 +59,8 @@ pub fn tiled_backward(
     let means = grad_output.component_mul(output).column_sum(); // D (n_q)
     for keys in tiles(k.nrows(), tile) {
         for queries in tiles(q.nrows(), tile) {
+            // ANCHOR_END: walk_backward
+            // ANCHOR: tile_backward
             let [q, grad_output] = [q, grad_output].map(|all| rows(all, &queries));
             let [k, v] = [k, v].map(|all| rows(all, &keys));
             // the forward pass once more
@@ -62,7 +70,7 @@ pub fn tiled_backward(
                 let weight = (scores[(i, j)] - log_sum_exp[query]).exp();
                 if sees(query, key) { weight } else { 0.0 }
             });
-            // and back, as without tiles, but with the mean of each row known beforehand
+            // and back, as without tiles; but the mean of each row is known
             let grad_weights = &grad_output * v.transpose();
             let grad_products = Matrix::from_fn(q.nrows(), k.nrows(), |i, j| {
                 weights[(i, j)] * (grad_weights[(i, j)] - means[queries.start + i])
@@ -73,6 +81,7 @@ pub fn tiled_backward(
             sum += grad_products.transpose() * q;
             let mut sum = grad_v.rows_range_mut(keys.clone());
             sum += weights.transpose() * grad_output;
+            // ANCHOR_END: tile_backward
         }
     }
     [grad_q, grad_k, grad_v]

@@ -2,13 +2,13 @@
 
 use super::facts::{self, PathIntoX};
 use super::learning;
-use crate::output::Page;
-use anyhow::{Context, Result};
-use figures::format::{fixed, integer, matrix, percent, tuple};
-use figures::{
+use crate::figures::format::{fixed, integer, matrix, percent, tuple};
+use crate::figures::{
     Area, Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
     line_chart, text_box,
 };
+use crate::output::Page;
+use anyhow::{Context, Result};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.figure(

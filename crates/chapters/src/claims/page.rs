@@ -3,11 +3,11 @@
 use super::facts::{self, SmallGradients};
 use super::formats::{FORMATS, gap_without_weight, leaks};
 use super::verdict::{Claim, TRUE, by_parts, only_when};
+use crate::figures::format::{bytes, fixed, integer, percent, scientific, significant};
+use crate::figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use anyhow::{Context, Result, ensure};
 use attention::Mask;
-use figures::format::{bytes, fixed, integer, percent, scientific, significant};
-use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 use laboratory::hardware::{A100, H100};
 
 pub fn generate(page: &mut Page) -> Result<()> {

@@ -2,10 +2,10 @@
 
 use super::facts::{self, SmallGradients};
 use super::formats::{FORMATS, SCORES, leaks, softmax_in};
+use crate::figures::format::fixed;
 use crate::tiles_traffic::facts::{N, Program};
 use crate::why_sqrt_d_k::{FAINT, rows, share};
 use attention::{Mask, attention};
-use figures::format::fixed;
 use half::bf16;
 use laboratory::hardware::A100;
 use nalgebra::DMatrix;

@@ -5,14 +5,14 @@ use super::facts::{
 };
 use super::pages::{self, Pages};
 use super::roofline::{Ceilings, Step, cores_over_projections, steps};
-use crate::output::Page;
-use crate::records::{least_and_most, list, provenance, provenance_of, threads};
-use anyhow::{Context, Result};
-use figures::format::{bytes, duration, fixed, integer, percent, significant};
-use figures::{
+use crate::figures::format::{bytes, duration, fixed, integer, percent, significant};
+use crate::figures::{
     Area, Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, Side, Spot, VERMILION,
     line_chart,
 };
+use crate::output::Page;
+use crate::records::{least_and_most, list, provenance, provenance_of, threads};
+use anyhow::{Context, Result};
 use laboratory::hardware::{A100, Gpu, H100};
 use record::Record;
 use std::ops::Range;

@@ -2,11 +2,13 @@
 
 use super::facts::{self, CHECKS, D_HEAD, TOKENS, examine};
 use super::training::{self, Losses, Watched, loss_of_zero};
+use crate::figures::format::{fixed, integer, percent};
+use crate::figures::{
+    Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart,
+};
 use crate::output::Page;
 use anyhow::{Context, Result};
 use attention::heat_map;
-use figures::format::{fixed, integer, percent};
-use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart};
 use laboratory::{Fault, Finding};
 
 pub fn generate(page: &mut Page) -> Result<()> {

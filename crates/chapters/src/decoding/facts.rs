@@ -1,6 +1,9 @@
 //! The chapter's numbers.
 
+use crate::trained::{book, open};
 use anyhow::{Context, Result, ensure};
+use attention::KeyValueCache;
+use model::{Task as _, cross_entropy};
 use record::{Record, Unit};
 use std::collections::BTreeSet;
 
@@ -9,6 +12,42 @@ pub fn scores(n: u128) -> (u128, u128) {
     let again = (1..=n).map(|i| i * (i + 1) / 2).sum();
     let cached = (1..=n).sum();
     (again, cached)
+}
+
+/// The mean losses of the model of the book on text that it hasn't seen: of what lies within the length of its training, and of what lies
+/// beyond, up to twice that length.
+pub struct Losses {
+    pub within: f64,
+    pub beyond: f64,
+}
+
+/// So many first tokens stay beside a window.
+pub const SINKS: usize = 4;
+
+/// The length of the texts of the training, in tokens; and the losses with the window that the program writes with, and with sinks in place of
+/// its oldest tokens.
+pub fn beyond_training() -> Result<(usize, [Losses; 2])> {
+    let (model, task) = (open("book")?.model, book()?);
+    let length = task.length();
+    let text: Vec<_> = task.held_out().into_iter().flat_map(|text| text.tokens).collect();
+    let losses = |cache: KeyValueCache<f64>| -> Result<Losses> {
+        let (mut sums, mut count) = ([0.0; 2], 0.0);
+        for stretch in text.chunks_exact(2 * length + 1) {
+            let mut caches = vec![cache.clone(); model.blocks.len()];
+            let scores = model.forward_cached(&stretch[..2 * length], &mut caches)?;
+            let next: Vec<_> = stretch[1..].iter().copied().map(Some).collect();
+            for (half, sum) in sums.iter_mut().enumerate() {
+                let rows = half * length..(half + 1) * length;
+                let scores = scores.rows_range(rows.clone()).into_owned();
+                *sum += cross_entropy(&scores, &next[rows])?.0;
+            }
+            count += length as f64;
+        }
+        let [within, beyond] = sums.map(|sum| sum / count);
+        Ok(Losses { within, beyond })
+    };
+    let with_sinks = KeyValueCache::with_window(length - SINKS, SINKS)?;
+    Ok((length, [losses(task.cache()?)?, losses(with_sinks)?]))
 }
 
 /// One step of decoding, as it was measured.

@@ -1,18 +1,30 @@
 //! The chapter's page: values, tables and a figure.
 
-use super::facts::{Steps, scores};
+use super::facts::{SINKS, Steps, beyond_training, scores};
+use crate::figures::format::{
+    bytes, duration, fixed, integer, percent, scientific, significant,
+};
+use crate::figures::{BLUE, Color, MUTED, TEXT, filled, label};
 use crate::output::Page;
 use crate::records::{least_and_most, provenance};
 use anyhow::{Context, Result};
-use figures::format::{
-    bytes, duration, fixed, integer, percent, scientific, significant,
-};
-use figures::{BLUE, Color, MUTED, TEXT, filled, label};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     work(page);
     rows(page)?;
+    windows(page)?;
     steps(page)
+}
+
+/// What the model of the book makes of text beyond the length of its training.
+fn windows(page: &mut Page) -> Result<()> {
+    let (length, [alone, with_sinks]) = beyond_training()?;
+    page.value("length", integer(length));
+    page.value("sinks", integer(SINKS));
+    page.value("within", fixed(alone.within, 2));
+    page.value("beyond-alone", fixed(alone.beyond, 2));
+    page.value("beyond-sinks", fixed(with_sinks.beyond, 2));
+    Ok(())
 }
 
 /// How much a cache saves.

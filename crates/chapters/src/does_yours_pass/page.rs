@@ -1,9 +1,9 @@
 //! The chapter's page: values and tables.
 
 use super::facts::{self, Fault, Report};
+use crate::figures::format::table;
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::table;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let suite = facts::suite()?;

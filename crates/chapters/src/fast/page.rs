@@ -3,14 +3,14 @@
 use super::facts::{ROUNDING, error_of_taylor};
 use super::ladder::{self, Ladder};
 use super::peers;
-use crate::output::Page;
-use crate::records::{provenance, provenance_of};
-use anyhow::{Context, Result};
-use figures::format::fixed;
-use figures::{
+use crate::figures::format::fixed;
+use crate::figures::{
     Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, line_chart,
     text, text_box,
 };
+use crate::output::Page;
+use crate::records::{provenance, provenance_of};
+use anyhow::{Context, Result};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let [ladder, parts, roofline] =

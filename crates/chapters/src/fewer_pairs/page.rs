@@ -1,11 +1,15 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{self, Cost, D, DISTANCES, DRAWN, N, SYMBOLS, Text};
+use crate::figures::format::{
+    bytes, duration, integer, percent, scientific, significant,
+};
+use crate::figures::{
+    BLUE, GREEN, MUTED, RGBColor, VERMILION, arrow, filled, framed, label,
+};
 use crate::output::Page;
 use crate::records::provenance;
 use anyhow::Result;
-use figures::format::{bytes, duration, integer, percent, scientific, significant};
-use figures::{BLUE, GREEN, MUTED, RGBColor, VERMILION, arrow, filled, framed, label};
 use laboratory::fewer_pairs::Method;
 use record::Record;
 
@@ -62,7 +66,7 @@ fn patterns(page: &mut Page) -> Result<()> {
                 }
             }
             framed(area, [(left - 1, 1), (left + SIDE, SIDE + 2)], MUTED)?;
-            label(area, (left + SIDE / 2, SIDE + 20), name, figures::TEXT)?;
+            label(area, (left + SIDE / 2, SIDE + 20), name, crate::figures::TEXT)?;
         }
         Ok(())
     })
@@ -90,10 +94,14 @@ fn hashes(page: &mut Page) -> Result<()> {
                 filled(area, [(x - 2, y - 2), (x + 3, y + 3)], COLOURS[bucket])?;
             }
             for direction in facts::NEIGHBOURS {
-                arrow(area, &[centre, at(direction, RADIUS - 6.0)], figures::TEXT)?;
+                arrow(
+                    area,
+                    &[centre, at(direction, RADIUS - 6.0)],
+                    crate::figures::TEXT,
+                )?;
             }
             let name = format!("round {}", round + 1);
-            label(area, (centre.0, 215), &name, figures::TEXT)?;
+            label(area, (centre.0, 215), &name, crate::figures::TEXT)?;
         }
         Ok(())
     })

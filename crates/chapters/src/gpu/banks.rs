@@ -1,9 +1,6 @@
 //! Shared memory: which banks the lanes of a warp ask, and how many clocks that takes.
-//!
-//! The addresses are those of the kernels, whose lines stand here as strings, so that a change there is noticed.
 
-use super::source;
-use anyhow::Result;
+use gpu::tiles::{registers, tiled};
 use laboratory::gpu::{Ask, clocks, warp};
 
 /// The head dimension of all examples.
@@ -11,7 +8,7 @@ pub const D: usize = 128;
 
 /// Kernel 1: a column of the queries, and of the keys.
 pub fn tiled_loads(stride: usize) -> [Vec<Ask>; 2] {
-    const THREADS_A_ROW: usize = 4;
+    use tiled::THREADS_A_ROW;
     [
         warp(|lane| Ask::word(lane / THREADS_A_ROW * stride)),
         warp(|lane| Ask::word(lane % THREADS_A_ROW * stride)),
@@ -20,7 +17,7 @@ pub fn tiled_loads(stride: usize) -> [Vec<Ask>; 2] {
 
 /// Kernel 2: a float4 of the queries, the keys, the weights and the values.
 pub fn register_loads(padding: usize, swizzled: bool) -> [Vec<Ask>; 4] {
-    const KEYS: usize = 128;
+    use registers::KEYS;
     let columns = D / (KEYS * D / 4 / 1024); // of a chunk of keys
     let lane_column = |lane: usize| lane / 2;
     let row_of_block = |lane: usize| lane % 2;
@@ -73,25 +70,8 @@ impl Clocks {
     }
 
     /// Returns the clocks with the remedies that the kernels have.
-    pub fn with_remedies() -> Result<Self> {
-        source::has(
-            "tiled.cu",
-            &[
-                "shared.q[row][c] * shared.k[j][c]",
-                "float k[KEYS][D + 1];",
-                "threadIdx.x / THREADS_A_ROW",
-            ],
-        )?;
-        source::has(
-            "registers.cu",
-            &[
-                "return row * width + (column ^ row / 4 % 8);",
-                "float q[QUERIES][D + 4];",
-                "return threadIdx.x % 32 / 2;",
-            ],
-        )?;
-        source::has("tensor_cores.cu", &["return &chunks[row][chunk ^ row % 8];"])?;
-        Ok(Clocks::of(1, 4, true))
+    pub fn with_remedies() -> Self {
+        Clocks::of(tiled::PADDING, registers::PADDING, true)
     }
 }
 

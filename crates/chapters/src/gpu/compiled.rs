@@ -3,8 +3,8 @@
 use super::banks::D;
 use super::machine::{MOST_BLOCKS, MOST_THREADS, REGISTERS, SHARED, WARP};
 use super::measured::{setting, size};
-use super::source::has;
 use anyhow::{Context, Result, ensure};
+use gpu::tiles::hopper::{CONSUMER_REGISTERS, PRODUCER_REGISTERS};
 use record::{Measurement, Record};
 
 /// The needs of a function on Hopper, without a mask.
@@ -85,22 +85,14 @@ fn on_hopper(record: &Record) -> impl Iterator<Item = &Measurement> {
     })
 }
 
-/// The registers that a thread of kernel 4's producer and of its consumers have once they were dealt out again, which the
-/// report does not say.
-pub const PRODUCER: usize = 24;
-pub const CONSUMER: usize = 240;
-
-/// Fails if the kernel deals out other numbers, or more than it was given at the launch.
+/// Fails if kernel 4 deals out more registers than it was given at the launch.
 fn check_dealt(hopper: &Needs) -> Result<()> {
-    has(
-        "hopper.cu",
-        &[
-            &format!("constexpr int PRODUCER_REGISTERS = D == 128 ? {PRODUCER} : "),
-            &format!("constexpr int CONSUMER_REGISTERS = D == 128 ? {CONSUMER} : "),
-        ],
-    )?;
     let warpgroups = hopper.threads / (4 * WARP);
-    ensure!(PRODUCER + (warpgroups - 1) * CONSUMER <= warpgroups * hopper.registers);
+    let dealt = PRODUCER_REGISTERS + (warpgroups - 1) * CONSUMER_REGISTERS;
+    ensure!(
+        dealt <= warpgroups * hopper.registers,
+        "kernel 4 deals out {dealt} registers"
+    );
     Ok(())
 }
 

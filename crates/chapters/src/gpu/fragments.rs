@@ -1,8 +1,5 @@
 //! The lanes of a warp that hold the entries of a matrix, before and after `mma.m16n8k16`.
 
-use super::source::has;
-use anyhow::Result;
-
 /// A lane and its register, for each (row, column); PTX ISA, "Matrix Fragments for mma.m16n8k16".
 pub type Holder = fn(usize, usize) -> (usize, usize);
 
@@ -20,15 +17,4 @@ pub fn left_factor(row: usize, column: usize) -> (usize, usize) {
 pub fn scores(row: usize, column: usize) -> (usize, usize) {
     let (lane, register) = accumulator(row, column % 8);
     (lane, column / 8 * 4 + register)
-}
-
-/// Fails if the kernel no longer packs its weights as it is drawn: `part` takes the pair part % 2 of accumulator part / 2.
-pub fn check_source() -> Result<()> {
-    has(
-        "tensor_cores.cu",
-        &[
-            "const int half = part % 2;",
-            "const float* pair = &s[r][j / 8 + part / 2][2 * half];",
-        ],
-    )
 }

@@ -6,8 +6,7 @@ use super::banks::{self, D};
 use super::machine::{
     BANKS, EXPONENTIALS, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP, clock_f32,
 };
-use super::source::{constant, has};
-use anyhow::{Result, ensure};
+use gpu::tiles;
 use laboratory::gpu::clocks;
 use std::collections::BTreeSet;
 
@@ -152,20 +151,20 @@ fn step(
     Step { number, name, dtype, credited, functions, beyond }
 }
 
-pub fn steps() -> Result<[Step; 6]> {
-    Ok([
-        step(0, "naive", "f32", FORWARD, naive(clocks_of_naive_keys())?),
-        step(1, "tiled", "f32", FORWARD, tiled()?),
-        step(2, "registers", "f32", FORWARD, registers()?),
-        step(3, "tensor_cores", "bf16", FORWARD, tensor_cores()?),
-        step(4, "hopper", "bf16", FORWARD, hopper()?),
-        step(5, "backward", "f32", 5.0 * D as f64, backward()?),
-    ])
+pub fn steps() -> [Step; 6] {
+    [
+        step(0, "naive", "f32", FORWARD, naive(clocks_of_naive_keys())),
+        step(1, "tiled", "f32", FORWARD, tiled()),
+        step(2, "registers", "f32", FORWARD, registers()),
+        step(3, "tensor_cores", "bf16", FORWARD, tensor_cores()),
+        step(4, "hopper", "bf16", FORWARD, hopper()),
+        step(5, "backward", "f32", 5.0 * D as f64, backward()),
+    ]
 }
 
 /// Kernel 0 with another assumption, made after it was measured: the first-level cache hands over one line in a clock.
-pub fn naive_with_one_line_a_clock() -> Result<Step> {
-    Ok(step(0, "naive", "f32", FORWARD, naive(clocks_of_lines())?))
+pub fn naive_with_one_line_a_clock() -> Step {
+    step(0, "naive", "f32", FORWARD, naive(clocks_of_lines()))
 }
 
 /// Clocks of a load of kernel 0, of a key by each lane, if each line that it touches takes one: 128 bytes, 32 words.
@@ -175,8 +174,7 @@ pub fn clocks_of_lines() -> f64 {
 }
 
 /// The matrix goes through slow memory: written by the first, read three times and written twice by the second, read by the third.
-fn naive(key: f64) -> Result<Counted> {
-    has("naive.cu", &["dot += q_i[c] * k_j[c];", "sum += a_i[j] * v_c[size_t(j) * D];"])?;
+fn naive(key: f64) -> Counted {
     let (d, clock, number) = (D as f64, clock_f32(), 4.0);
     let (query, value) = (sectors(|_| 0), sectors(|lane| lane));
     let function =
@@ -192,65 +190,60 @@ fn naive(key: f64) -> Result<Counted> {
         function(0.0, 0.0, 1.0, 12.0, 5.0),
         function(d, query + value, 0.0, 1.0, 1.0),
     ];
-    Ok((functions, 2.0 * d * number + 7.0 * number))
+    (functions, 2.0 * d * number + 7.0 * number)
 }
 
 /// Two loads for each multiply-add of a score; one in the second product, where the weights stay in registers.
-fn tiled() -> Result<Counted> {
-    let queries = constant("tiled.cu", "QUERIES")?;
-    let keys = constant("tiled.cu", "KEYS")?;
-    let [query, key] = banks::tiled_loads(D + 1).map(|load| clocks(&load) as f64);
+fn tiled() -> Counted {
+    use tiles::tiled::{KEYS, PADDING, QUERIES};
+    let [query, key] = banks::tiled_loads(D + PADDING).map(|load| clocks(&load) as f64);
     let d = D as f64;
     let words = 3.0 * d + 1.0;
-    let arriving = arriving(4, queries);
+    let arriving = arriving(4, QUERIES);
     let demands = Demands {
-        instructions: instructions(FORWARD + words + softmax(keys)),
+        instructions: instructions(FORWARD + words + softmax(KEYS)),
         // What arrives is loaded through the first-level cache into registers and stored from there.
         loads: (d * (query + key) + d + 1.0) / WARP as f64 + 2.0 * crossed(arriving),
         exponentials: EXPONENTIAL,
         ..Demands::default()
     };
-    Ok((vec![demands], arriving))
+    (vec![demands], arriving)
 }
 
 /// Eight rows by eight columns a thread: sixteen loads of four words for 256 multiply-adds.
-fn registers() -> Result<Counted> {
-    let queries = constant("registers.cu", "QUERIES")?;
-    let keys = constant("registers.cu", "KEYS")?;
-    ensure!(
-        constant("registers.cu", "ROWS")? == 8
-            && constant("registers.cu", "COLUMNS")? == 8
-    );
-    let of_each: Vec<_> =
-        banks::register_loads(4, true).iter().map(|load| clocks(load) as f64).collect();
+fn registers() -> Counted {
+    use tiles::registers::{COLUMNS, KEYS, PADDING, QUERIES, ROWS};
+    const { assert!(ROWS == 8 && COLUMNS == 8) };
+    let of_each: Vec<_> = banks::register_loads(PADDING, true)
+        .iter()
+        .map(|load| clocks(load) as f64)
+        .collect();
     let per_load: f64 = of_each.iter().sum::<f64>() / 4.0;
     let loads = FORWARD * 16.0 / 256.0 + 0.25; // and a store of four weights
-    let arriving = arriving(4, queries); // copied without a detour through registers
+    let arriving = arriving(4, QUERIES); // copied without a detour through registers
     let demands = Demands {
-        instructions: instructions(FORWARD + loads + softmax(keys)),
+        instructions: instructions(FORWARD + loads + softmax(KEYS)),
         loads: loads / WARP as f64 * per_load + crossed(arriving),
         exponentials: EXPONENTIAL,
         ..Demands::default()
     };
-    Ok((vec![demands], arriving))
+    (vec![demands], arriving)
 }
 
 /// The share of the tensor cores' rate that `mma.sync` reaches on Hopper, by the measurements of W. Luo et al., *Benchmarking and
 /// Dissecting the NVIDIA Hopper GPU Architecture* (2024).
 const OF_THE_OLD_INSTRUCTION: f64 = 2.0 / 3.0;
 
-fn tensor_cores() -> Result<Counted> {
-    let file = "tensor_cores.cu";
-    let (row_tiles, keys, warps) =
-        (constant(file, "ROW_TILES")?, constant(file, "KEYS")?, constant(file, "WARPS")?);
-    let rows = 16 * row_tiles;
+fn tensor_cores() -> Counted {
+    use tiles::tensor_cores::{KEYS, ROW_TILES, WARPS};
+    let rows = 16 * ROW_TILES;
     // For the scores: of 16 columns, the tiles of queries, and the keys by 16. For the output: of 16 keys, the columns by 16.
-    let matrix_loads = D / 16 * (row_tiles + keys / 16) + keys / 16 * (D / 16);
-    let products = 2 * row_tiles * (keys / 8) * (D / 16);
-    let scores = (rows * keys) as f64;
+    let matrix_loads = D / 16 * (ROW_TILES + KEYS / 16) + KEYS / 16 * (D / 16);
+    let products = 2 * ROW_TILES * (KEYS / 8) * (D / 16);
+    let scores = (rows * KEYS) as f64;
     let of_warp = |count: usize| count as f64 * WARP as f64 / scores; // instructions of a lane, for each score
     let tensor = FORWARD / TENSOR as f64 / OF_THE_OLD_INSTRUCTION;
-    let arriving = arriving(2, rows * warps);
+    let arriving = arriving(2, rows * WARPS);
     let demands = Demands {
         tensor,
         // Without corrections: the output is left alone until a weight would be too large.
@@ -260,53 +253,36 @@ fn tensor_cores() -> Result<Counted> {
         exponentials: EXPONENTIAL,
         ..Demands::default()
     };
-    Ok((vec![demands], arriving))
+    (vec![demands], arriving)
 }
 
 /// The tensor cores read both factors of the scores from shared memory, and the right one of the output. Its left one, the
 /// weights, they read from registers.
-fn hopper() -> Result<Counted> {
-    let keys = constant("hopper.cu", "KEYS")?;
-    has(
-        "hopper.cu",
-        &[
-            "constexpr int CONSUMERS = D == 128 ? 2 : 3;",
-            "constexpr int QUERIES = 64 * CONSUMERS;",
-        ],
-    )?;
-    let scores = (64 * keys) as f64;
+fn hopper() -> Counted {
+    use tiles::hopper::{KEYS, QUERIES};
+    let scores = (64 * KEYS) as f64;
     let bytes = |rows: usize| (rows * 16 * 2) as f64; // of a factor, 16 deep
     let read =
-        (D / 16) as f64 * (bytes(64) + bytes(keys)) + (keys / 16) as f64 * bytes(D);
-    let arriving = arriving(2, 128); // one tile for both consumers
+        (D / 16) as f64 * (bytes(64) + bytes(KEYS)) + (KEYS / 16) as f64 * bytes(D);
+    let arriving = arriving(2, QUERIES); // one tile for both consumers
     let demands = Demands {
         tensor: FORWARD / TENSOR as f64,
-        instructions: instructions(softmax(keys) + 0.5),
+        instructions: instructions(softmax(KEYS) + 0.5),
         loads: crossed(read / scores) + crossed(arriving),
         exponentials: EXPONENTIAL,
         ..Demands::default()
     };
-    Ok((vec![demands], arriving))
+    (vec![demands], arriving)
 }
 
 /// Seven products, of which the convention credits five; both functions recompute the weights.
-fn backward() -> Result<Counted> {
-    let file = "backward.cu";
-    has(
-        file,
-        &[
-            "constexpr int STAYING = 4096 / D;",
-            "constexpr int COLUMNS = STAYING / COLUMN_THREADS;",
-        ],
-    )?;
-    let staying = 4096 / D;
-    let shares = if D > 64 { D / 64 } else { 1 };
-    let columns = staying / (16 / shares);
+fn backward() -> Counted {
+    use tiles::backward::{COLUMNS, STAYING};
     let d = D as f64;
     // Loads of four words for each multiply-add.
-    let multiply = (4 + columns) as f64 / (16 * columns) as f64;
+    let multiply = (4 + COLUMNS) as f64 / (16 * COLUMNS) as f64;
     let (keys, queries) = ((2.0 + 2.0) / 64.0, (2.0 + 1.0) / 32.0);
-    let arriving = arriving(4, staying); // of each function
+    let arriving = arriving(4, STAYING); // of each function
     let function = |products: f64, accumulated: f64, load: f64| {
         let quads = 2.0 * d * multiply + accumulated * d * load;
         let words = 6.0; // of a weight and its gradient, read and written, and of the query's two numbers
@@ -318,7 +294,7 @@ fn backward() -> Result<Counted> {
             ..Demands::default()
         }
     };
-    Ok((vec![function(4.0, 2.0, keys), function(3.0, 1.0, queries)], 2.0 * arriving))
+    (vec![function(4.0, 2.0, keys), function(3.0, 1.0, queries)], 2.0 * arriving)
 }
 
 /// Clocks of a row that the chapter works out: of two loads, or of one, of one clock each, in units of 32 multiply-adds' time.

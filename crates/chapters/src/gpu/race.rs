@@ -4,8 +4,7 @@ use anyhow::Result;
 use regex::Regex;
 
 /// A report of a race. A test compares it with what is reported.
-pub const REPORT: &str =
-    include_str!("../../../attention/tests/on_cpu/without_barrier.txt");
+pub const REPORT: &str = include_str!("../../../gpu/tests/shown/without_barrier.txt");
 
 /// The numbers of a line that writes and of one that had read there, without a barrier between them: of each race in a report.
 pub fn lines(report: &str) -> Result<Vec<[usize; 2]>> {

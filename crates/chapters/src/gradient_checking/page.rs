@@ -3,10 +3,10 @@
 use super::check::EPSILON;
 use super::faults::{FAULTS, Fault, Trial};
 use super::step::{self, Curve, U};
+use crate::figures::format::{fixed, integer, scientific};
+use crate::figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{fixed, integer, scientific};
-use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let u = step::the_u()?;

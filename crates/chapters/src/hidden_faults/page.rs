@@ -1,10 +1,12 @@
 //! The chapter's page: tables and figures.
 
+use crate::figures::format::{fixed, integer, significant};
+use crate::figures::{
+    Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, VERMILION, line_chart,
+};
 use crate::output::Page;
 use crate::trained::REPEATED;
 use anyhow::{Context as _, Result};
-use figures::format::{fixed, integer, significant};
-use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, VERMILION, line_chart};
 use serde::Deserialize;
 
 /// All trainings.

@@ -1,12 +1,14 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts;
+use crate::figures::format::{fixed, integer, percent};
+use crate::figures::{
+    Axis, BLUE, Color as _, GREEN, Line, MUTED, Marks, TEXT, VERMILION,
+};
+use crate::figures::{filled, framed, label, line_chart};
 use crate::output::Page;
 use crate::trained::{self, Opened, REPEATED};
 use anyhow::{Context as _, Result};
-use figures::format::{fixed, integer, percent};
-use figures::{Axis, BLUE, Color as _, GREEN, Line, MUTED, Marks, TEXT, VERMILION};
-use figures::{filled, framed, label, line_chart};
 use model::{HeadScores, Measurement};
 
 pub fn generate(page: &mut Page) -> Result<()> {

@@ -2,15 +2,15 @@
 
 use super::facts::{self, curve, grid};
 use super::recurrent::{self, LENGTHS, Norms, factor_per_token, through_recurrence};
+use crate::figures::format::{fixed, integer, percent, scientific, tuple};
+use crate::figures::{
+    Area, Axis, BLUE, Color, GREEN, Line, MUTED, Marks, RGBColor, TEXT, VERMILION, arrow,
+    line, line_chart, text, text_box,
+};
 use crate::output::{Page, sum_of_products};
 use crate::sentences::{BANK, BOAT, RIVER, Steps, unprojected};
 use anyhow::Result;
 use attention::example::{self, Sentence};
-use figures::format::{fixed, integer, percent, scientific, tuple};
-use figures::{
-    Area, Axis, BLUE, Color, GREEN, Line, MUTED, Marks, RGBColor, TEXT, VERMILION, arrow,
-    line, line_chart, text, text_box,
-};
 use nalgebra::DMatrix;
 use std::f64::consts::TAU;
 

@@ -1,14 +1,14 @@
 //! The chapter's page: values and tables.
 
 use super::facts::{self, D_K, D_MODEL, LAYERS, N};
+use crate::figures::format::{fixed, integer, percent, scientific};
+use crate::figures::{
+    Area, BLUE, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label, ring, text_box,
+};
 use crate::output::Page;
 use crate::sentences::BANK;
 use anyhow::Result;
 use attention::example;
-use figures::format::{fixed, integer, percent, scientific};
-use figures::{
-    Area, BLUE, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label, ring, text_box,
-};
 use nalgebra::RowDVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {

@@ -2,12 +2,12 @@
 
 use super::facts;
 use crate::fewer_pairs::{self, facts::D};
-use crate::output::Page;
-use anyhow::Result;
-use figures::format::{fixed, integer, scientific};
-use figures::{
+use crate::figures::format::{fixed, integer, scientific};
+use crate::figures::{
     Axis, BLUE, Color, GREEN, Line, MUTED, Marks, VERMILION, filled, line_chart,
 };
+use crate::output::Page;
+use anyhow::Result;
 use laboratory::fewer_pairs::Method;
 
 /// The methods of the chapter, after full attention.

@@ -1,14 +1,14 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts;
+use crate::figures::format::{fixed, integer, percent, tuple};
+use crate::figures::{
+    Area, BLUE, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label, text_box,
+};
 use crate::output::Page;
 use crate::sentences::{CLERK, LEFT};
 use anyhow::Result;
 use attention::{Mask, example};
-use figures::format::{fixed, integer, percent, tuple};
-use figures::{
-    Area, BLUE, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label, text_box,
-};
 use nalgebra::RowDVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {

@@ -1,12 +1,12 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{self, allowed, everything_hidden, masked_after_softmax};
+use crate::figures::HeatMap;
+use crate::figures::format::{fixed, integer, percent, scientific, tuple};
 use crate::output::Page;
 use crate::sentences::{BOAT, LEFT};
 use anyhow::Result;
 use attention::{Mask, example};
-use figures::HeatMap;
-use figures::format::{fixed, integer, percent, scientific, tuple};
 use half::f16;
 use nalgebra::DVector;
 

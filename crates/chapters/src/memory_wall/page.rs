@@ -5,14 +5,14 @@ use super::facts::{
     kibibytes, operations, shape,
 };
 use crate::counting::{self, ridge};
+use crate::figures::format::{fixed, integer, percent};
+use crate::figures::{
+    Area, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, text_box,
+};
 use crate::output::Page;
 use crate::tiles_traffic::page::{chart, fast_memory, mebibytes, tokens};
 use anyhow::{Context, Result};
 use attention::AttentionShape;
-use figures::format::{fixed, integer, percent};
-use figures::{
-    Area, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, text_box,
-};
 use laboratory::hardware::H100;
 use laboratory::traffic::{Counts, Report};
 

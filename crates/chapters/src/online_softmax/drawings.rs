@@ -1,8 +1,8 @@
 //! Two ways to merge four tiles.
 
+use crate::figures::{BLUE, TEXT, VERMILION, arrow, text_box};
 use crate::output::Page;
 use anyhow::Result;
-use figures::{BLUE, TEXT, VERMILION, arrow, text_box};
 
 /// The size of a box that stands for a state.
 const SIZE: (i32, i32) = (64, 34);

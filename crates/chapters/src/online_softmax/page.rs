@@ -2,10 +2,10 @@
 
 use super::drawings;
 use super::facts::{self, TILE, VALUE_WIDTH, harmonic};
+use crate::figures::format::{fixed, integer, percent, significant};
+use crate::figures::{Axis, BLUE, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{fixed, integer, percent, significant};
-use figures::{Axis, BLUE, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("tile", integer(TILE));

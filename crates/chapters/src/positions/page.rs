@@ -2,11 +2,11 @@
 
 use super::facts::{self, FURTHEST, WIDTH};
 use super::task::{BACK, D_MODEL, HEADS, Model, Positions, STEPS, TRAINED};
+use crate::figures::format::{fixed, integer, percent, scientific};
+use crate::figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use anyhow::Result;
 use attention::sinusoidal_positions;
-use figures::format::{fixed, integer, percent, scientific};
-use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     equals(page)?;

@@ -1,13 +1,13 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts;
+use crate::figures::HeatMap;
+use crate::figures::format::{fixed, matrix, percent};
 use crate::output::{Page, sum_of_products};
 use crate::sentences::{self, BANK, BOAT, CITY, CLERK, LEFT, Steps};
 use anyhow::Result;
 use attention::Mask;
 use attention::example::{self, Sentence};
-use figures::HeatMap;
-use figures::format::{fixed, matrix, percent};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     unprojected(page)?;

@@ -1,10 +1,10 @@
 //! The chapter's page: values, tables and a figure.
 
 use super::facts::{HEADS, Kept, LATENT, LAYERS, WIDTH};
+use crate::figures::format::{bytes, integer, significant};
+use crate::figures::{BLUE, MUTED, TEXT, VERMILION, label, line, text_box};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{bytes, integer, significant};
-use figures::{BLUE, MUTED, TEXT, VERMILION, label, line, text_box};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let rows = [

@@ -1,11 +1,13 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{self};
+use crate::figures::format::{
+    duration, fixed, integer, matrix, scientific, significant, tuple,
+};
+use crate::figures::{Axis, BLUE, Line, Marks, TEXT, line_chart};
 use crate::output::{Page, sum_of_products};
 use crate::records::provenance;
 use anyhow::{Context, Result};
-use figures::format::{duration, fixed, integer, matrix, scientific, significant, tuple};
-use figures::{Axis, BLUE, Line, Marks, TEXT, line_chart};
 use nalgebra::DVector;
 use record::Unit;
 

@@ -1,10 +1,10 @@
 //! Two diagrams: the walk over the tiles, and what is done in one of them.
 
-use crate::output::Page;
-use anyhow::Result;
-use figures::{
+use crate::figures::{
     BLUE, Color, GREEN, MUTED, TEXT, VERMILION, arrow, filled, framed, label, text_box,
 };
+use crate::output::Page;
+use anyhow::Result;
 
 /// The matrix of scores in tiles, and the way through it: down one column after the other.
 pub fn walk(page: &mut Page) -> Result<()> {

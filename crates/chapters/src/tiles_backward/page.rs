@@ -3,6 +3,8 @@
 use super::drawings;
 use super::facts::{self, Kept, Recompute, Steps};
 use super::rounding::{self, UNIT, Varied};
+use crate::figures::format::{bytes, fixed, integer, percent, scientific, significant};
+use crate::figures::{BLUE, GREEN, Marks, VERMILION};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, Pass, naive, naive_backward, tiled, tiled_backward,
@@ -12,8 +14,6 @@ use crate::tiles_traffic::page::{
 };
 use crate::{counting, records};
 use anyhow::Result;
-use figures::format::{bytes, fixed, integer, percent, scientific, significant};
-use figures::{BLUE, GREEN, Marks, VERMILION};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     drawings::walk(page)?;

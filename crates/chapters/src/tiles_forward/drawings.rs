@@ -1,14 +1,14 @@
 //! The walk over the tiles, and what masks leave of them.
 
 use super::facts::Masked;
-use crate::output::Page;
-use anyhow::Result;
-use attention::Visibility;
-use figures::format::subscript;
-use figures::{
+use crate::figures::format::subscript;
+use crate::figures::{
     Area, BLUE, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, filled, framed, label,
     line, text, text_box,
 };
+use crate::output::Page;
+use anyhow::Result;
+use attention::Visibility;
 
 /// The steps from the corner of one tile of the walk to that of the next, and the size of a tile.
 const STEP: (i32, i32) = (50, 42);

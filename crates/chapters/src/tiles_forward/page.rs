@@ -3,6 +3,8 @@
 use super::facts::{self, Allocated, Masked, TILE};
 use super::rounding::{self, Errors};
 use super::{drawings, traffic};
+use crate::figures::format::{bytes, fixed, integer, percent, significant};
+use crate::figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, Pass, chunked, fused, naive, tiled,
@@ -10,8 +12,6 @@ use crate::tiles_traffic::facts::{
 use crate::tiles_traffic::page::{capacity, chart, factor, over_lengths, tokens};
 use anyhow::Result;
 use attention::Visibility;
-use figures::format::{bytes, fixed, integer, percent, significant};
-use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("tile", integer(TILE));

@@ -1,10 +1,10 @@
 //! Tables and figures of traffic, for both chapters.
 
 use super::facts::{CAPACITY, ELEMENT, Pass, bytes, lengths};
+use crate::figures::format::{fixed, integer, percent, significant};
+use crate::figures::{Axis, Line, Marks, RGBColor, line_chart};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{fixed, integer, percent, significant};
-use figures::{Axis, Line, Marks, RGBColor, line_chart};
 use std::ops::Range;
 
 pub fn mebibytes(numbers: f64) -> String {

@@ -1,13 +1,13 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{Facts, Head, SENTENCE, STRETCH, most};
-use crate::output::Page;
-use anyhow::Result;
-use figures::format::{fixed, integer, percent};
-use figures::{
+use crate::figures::format::{fixed, integer, percent};
+use crate::figures::{
     Axis, BLUE, Color as _, GREEN, Line, MUTED, Marks, RGBColor, TEXT, VERMILION,
 };
-use figures::{filled, framed, label, line_chart};
+use crate::figures::{filled, framed, label, line_chart};
+use crate::output::Page;
+use anyhow::Result;
 use model::Measurement;
 
 pub fn generate(page: &mut Page) -> Result<()> {

@@ -1,11 +1,11 @@
 //! The first page's values and files.
 
 use super::facts::{agreements, manifest_lines};
+use crate::figures::format::fixed;
 use crate::output::Page;
 use crate::sentences;
 use anyhow::Result;
 use attention::{example, heat_map};
-use figures::format::fixed;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let river = example::river();

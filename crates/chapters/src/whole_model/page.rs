@@ -1,12 +1,12 @@
 //! The chapter's page: values, tables and figures.
 
+use crate::figures::format::{fixed, integer, significant};
+use crate::figures::{Axis, BLUE, Line, MUTED, Marks, TEXT, VERMILION};
+use crate::figures::{arrow, label, line, line_chart, text_box};
 use crate::output::Page;
 use crate::trained::{self, Opened};
 use anyhow::{Context as _, Result};
 use attention::NamedParameters as _;
-use figures::format::{fixed, integer, significant};
-use figures::{Axis, BLUE, Line, MUTED, Marks, TEXT, VERMILION};
-use figures::{arrow, label, line, line_chart, text_box};
 use model::{Characters, Plan};
 use serde::Deserialize;
 
@@ -134,22 +134,22 @@ pub fn samples(opened: &Opened, task: &Characters) -> Result<Vec<Sample>> {
 
 /// Training steps beside PyTorch's, from benches/peers/train.py.
 #[derive(Deserialize)]
-pub struct Speed {
+struct Speed {
     processor: String,
     torch: String,
     date: String,
-    pub runs: Vec<SpeedOfThreads>,
+    runs: Vec<SpeedOfThreads>,
 }
 
 #[derive(Deserialize)]
-pub struct SpeedOfThreads {
+struct SpeedOfThreads {
     threads: usize,
     ours: f64,
     theirs: f64,
-    pub ratio: f64,
+    ratio: f64,
 }
 
-pub fn speed() -> Result<Speed> {
+fn speed() -> Result<Speed> {
     Ok(serde_json::from_str(include_str!("../../../model/trained/speed.json"))?)
 }
 

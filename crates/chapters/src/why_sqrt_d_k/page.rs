@@ -5,10 +5,10 @@ use super::saturation::{
     LENGTHS, ROWS, Row, WIDTHS, draw_all, largest_first, logarithmic_sizes, mean, median,
     rows, rows_of_eight, share, starved,
 };
+use crate::figures::format::{fixed, integer, percent, scientific};
+use crate::figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{fixed, integer, percent, scientific};
-use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     draw_all(largest_first()); // the slow ones, side by side

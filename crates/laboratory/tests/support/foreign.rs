@@ -16,13 +16,6 @@ pub struct Foreign {
     pub gradients: fn(&mut LayerGradients<f64>),
 }
 
-/// The input, the context, and the heads as they were changed.
-pub struct ForeignCache {
-    x: DMatrix<f64>,
-    context: Option<DMatrix<f64>>,
-    heads: Vec<AttentionCache<f64>>,
-}
-
 impl Foreign {
     /// Returns the layer without a change.
     pub fn healthy(layer: MultiHeadAttention<f64>) -> Self {
@@ -38,6 +31,13 @@ impl NamedParameters<f64> for Foreign {
     fn named_mut(&mut self) -> NamedMut<'_, f64> {
         self.layer.named_mut()
     }
+}
+
+/// What the layer keeps: its inputs, and the heads that it shows.
+pub struct ForeignCache {
+    x: DMatrix<f64>,
+    context: Option<DMatrix<f64>>,
+    heads: Vec<AttentionCache<f64>>,
 }
 
 impl AttentionLayer for Foreign {

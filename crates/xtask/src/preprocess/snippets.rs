@@ -167,11 +167,11 @@ fn number(digits: &str) -> usize {
 }
 
 /// The crates that snippets are about, if the workspace has them.
-const CRATES: [&str; 3] = ["attention", "laboratory", "model"];
+const CRATES: [&str; 4] = ["attention", "fast", "laboratory", "model"];
 
 /// The crates that snippets may name: those, and what `attention` shows of others.
-const NAMED: [&str; 6] =
-    ["attention", "laboratory", "model", "nalgebra", "rand", "rand_distr"];
+const NAMED: [&str; 7] =
+    ["attention", "fast", "laboratory", "model", "nalgebra", "rand", "rand_distr"];
 
 /// Returns a command by which cargo builds the crates alone.
 #[must_use]

@@ -1,9 +1,9 @@
 //! The figure of the ladder: a bar for what was measured and a ring for what was predicted.
 
 use super::facts::Step;
+use crate::figures::format::{duration, fixed};
+use crate::figures::{Area, BLUE, Color, MUTED, TEXT, filled, label, line, ring, text};
 use anyhow::Result;
-use figures::format::{duration, fixed};
-use figures::{Area, BLUE, Color, MUTED, TEXT, filled, label, line, ring, text};
 
 const LEFT: i32 = 104; // where the bars begin
 const TOP: i32 = 38;

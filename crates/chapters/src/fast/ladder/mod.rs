@@ -6,6 +6,4 @@ mod page;
 mod runs;
 
 pub use facts::Ladder;
-#[cfg(test)]
-pub use facts::{LARGE, SMALL};
 pub use page::generate;

@@ -4,13 +4,13 @@ use super::bars;
 use super::facts::{LARGE, Ladder, PASSES, SMALL, Step, has_backward, rate, threads};
 use super::runs::Again;
 use crate::fast::facts::{D, HEADS, N};
+use crate::figures::format::{duration, fixed, integer, percent, significant};
 use crate::output::Page;
 use crate::records::least_and_most;
 use ::fast::Flash;
 use anyhow::{Context, Result};
 use attention::flash::Tiles;
-use figures::format::{duration, fixed, integer, percent, significant};
-use record::Record;
+use record::{Record, SAMPLES};
 
 /// `peers` were timed on the same machine, if they are there.
 pub fn generate(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()> {
@@ -22,7 +22,7 @@ pub fn generate(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Res
     time_of_steps(page, ladder, &steps)?;
     steps_figure(page, &steps)?;
     both(page, ladder, &steps)?;
-    again(page, ladder, peers)
+    again(page, ladder, &steps, peers)
 }
 
 // --------------------------------------------------------------------------------------------------------- the parts
@@ -49,6 +49,7 @@ fn exponentials(page: &mut Page, ladder: &Ladder) -> Result<()> {
         ],
     );
     page.value("exp-operations", significant(each * ladder.roof, 1));
+    page.value("exponentials-share", percent(ladder.exponentials_share(each), 0));
     Ok(())
 }
 
@@ -124,6 +125,27 @@ fn predictions(page: &mut Page, steps: &[Step]) {
         let sum = format!("{sum} \\approx {}", milliseconds(predicted));
         page.value(format!("predicted-{}", step.name), sum);
         page.value(format!("measured-{}", step.name), duration(step.seconds));
+        if step.name != "registers" {
+            let ratio = step.seconds / predicted;
+            page.value(format!("verdict-{}", step.name), verdict(&[ratio]));
+        }
+    }
+}
+
+/// Says what measured times tell of a prediction. Each is a multiple of the predicted one, in a run of its own.
+fn verdict(runs: &[f64]) -> &'static str {
+    // Times of one computation in several runs are as far apart.
+    let holds = |ratio: &&f64| (0.94..1.06).contains(*ratio);
+    match (runs.iter().filter(holds).count(), runs) {
+        (count, all) if count == all.len() => "*The prediction holds.*",
+        (0, [first, ..]) if *first > 1.0 => {
+            "*The prediction failed:* the step takes longer."
+        }
+        (0, _) => "*The prediction was too high.*",
+        (count, all) if 2 * count > all.len() => {
+            "*The prediction holds* for most of the runs."
+        }
+        _ => "*The prediction holds* for some of the runs.",
     }
 }
 
@@ -131,6 +153,7 @@ fn predictions(page: &mut Page, steps: &[Step]) {
 fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
     let (naive, registers) = (&steps[0], &steps[6]);
     page.value("gain-one-thread", significant(naive.seconds / registers.seconds, 2));
+    page.value("tiled-over-naive", significant(steps[1].seconds / naive.seconds, 2));
     page.value("gain-threads", fixed(steps[7].gain().context("a gain")?, 2));
     let explained = ladder.explained(SMALL, "one by one")?;
     for step in &steps[1..3] {
@@ -152,7 +175,9 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
         left.push(seconds);
     }
     page.value("left-says", left_says(&left));
+    page.value("left-tiles-says", left_tiles_says(left[2], left[3]));
     let exponentials = ladder.exponentials("one by one")?;
+    page.value("price-exponentials", duration(exponentials));
     page.value("price-products", duration(explained - exponentials));
     Ok(())
 }
@@ -164,6 +189,16 @@ fn left_says(left: &[f64]) -> &'static str {
          bookkeeping was left after step 3, and the wrong price hid it."
     } else {
         "These are too much alike for a price that is far off."
+    }
+}
+
+/// Says what the seconds that are left of steps 5 and 6 tell of what has no price.
+fn left_tiles_says(vector: f64, tiles: f64) -> &'static str {
+    if tiles < 0.8 * vector {
+        "So something shrank that we hadn't priced. We suspect the corrections of the output, since fewer tiles mean \
+         fewer of them."
+    } else {
+        "So what we hadn't priced didn't shrink with the number of tiles."
     }
 }
 
@@ -200,6 +235,11 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
     let (forward, both) =
         (ladder.time("forward", "registers")?, ladder.time("both", "registers")?);
     page.value("both-over-forward", fixed(both / forward, 1));
+    for step in ["naive", "registers"] {
+        let share =
+            ladder.time("forward causal", step)? / ladder.time("forward", step)?;
+        page.value(format!("causal-{step}"), percent(share, 0));
+    }
     page.value("gain-both", significant(ladder.time("both", "naive")? / both, 2));
     Ok(())
 }
@@ -228,25 +268,47 @@ fn shares_of_the_roof(ladder: &Ladder, runs: &[Again]) -> Result<String> {
     })
 }
 
-/// Says how long step 7 took in its other runs, and what two threads gained beside the peers, if they were timed there.
-fn other_runs(page: &mut Page, runs: &[Again]) {
-    let others = times(runs, "registers").iter().skip(1).flatten();
-    let others: Vec<_> = others.map(|seconds| duration(*seconds)).collect();
-    let told = match &others[..] {
+/// `, and A in another run`, or in several; nothing if there was none.
+fn in_other_runs(others: impl Iterator<Item = String>) -> String {
+    match &others.collect::<Vec<_>>()[..] {
         [] => String::new(),
         [one] => format!(", and {one} in another run"),
         many => format!(", and {} in other runs", many.join(" and ")),
-    };
+    }
+}
+
+/// Says how long step 7 took in its other runs, and what two threads gained beside the peers, if they were timed there; and what
+/// all of these runs tell of the predictions.
+fn other_runs(page: &mut Page, steps: &[Step], runs: &[Again]) -> Result<()> {
+    let others = || times(runs, "registers").iter().skip(1).flatten();
+    let told = in_other_runs(others().map(|seconds| duration(*seconds)));
     page.value("registers-again", told);
+    let gain = |seconds: &f64| significant(steps[0].seconds / seconds, 2);
+    page.value("gain-again", in_other_runs(others().map(gain)));
+    let predicted = steps[6].predicted().context("a prediction of step 7")?;
+    let ratio = |seconds: &f64| seconds / predicted;
+    let ratios = [&steps[6].seconds].into_iter().chain(others()).map(ratio);
+    page.value("verdict-registers", verdict(&ratios.collect::<Vec<_>>()));
     let beside = |step| times(runs, step).last().copied().flatten();
-    let gain = beside("registers").zip(beside("threads"));
-    let told =
-        gain.map(|(one, two)| format!(", and {} in a second run", fixed(one / two, 2)));
+    let again = beside("registers").zip(beside("threads"));
+    let again = again.map(|(one, two)| one / two);
+    let told = again.map(|gain| format!(", and {} in a second run", fixed(gain, 2)));
     page.value("threads-again", told.unwrap_or_default());
+    let gains = [steps[7].gain().context("a gain")?].into_iter().chain(again);
+    page.value(
+        "verdict-threads",
+        verdict(&gains.map(|gain| 2.0 / gain).collect::<Vec<_>>()),
+    );
+    Ok(())
 }
 
 /// The same computation in several runs.
-fn again(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()> {
+fn again(
+    page: &mut Page,
+    ladder: &Ladder,
+    steps: &[Step],
+    peers: Option<&Record>,
+) -> Result<()> {
     let runs = ladder.again(peers)?;
     let time = |time: Option<f64>| time.map_or_else(String::new, duration);
     page.table_of(
@@ -263,17 +325,29 @@ fn again(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()>
     let apart = runs.iter().map(Again::apart).fold(1.0, f64::max);
     page.value("again-apart", fixed(apart, 2));
     page.value("roof-registers", shares_of_the_roof(ladder, &runs)?);
-    other_runs(page, &runs);
-    let bench = include_str!("../../../../laboratory/benches/support/mod.rs");
-    let samples =
-        bench.split_once(".sample_size(").and_then(|(_, rest)| rest.split_once(')'));
-    page.value("samples", samples.context("how many samples are there?")?.0);
+    other_runs(page, steps, &runs)?;
+    page.value("samples", integer(SAMPLES));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::left_says;
+    use super::{left_says, left_tiles_says, verdict};
+
+    #[test]
+    fn a_prediction_is_judged_by_all_of_its_runs() {
+        assert_eq!(verdict(&[1.03]), "*The prediction holds.*");
+        assert!(verdict(&[1.2]).contains("takes longer"));
+        assert!(verdict(&[0.9, 0.9]).contains("too high"));
+        assert!(verdict(&[0.9, 1.0, 1.01]).contains("for most of the runs"));
+        assert!(verdict(&[0.9, 1.0]).contains("for some of the runs"));
+    }
+
+    #[test]
+    fn what_has_no_price_shrank_if_less_of_it_is_left() {
+        assert!(left_tiles_says(0.027, 0.013).contains("shrank"));
+        assert!(left_tiles_says(0.027, 0.026).contains("didn't shrink"));
+    }
 
     #[test]
     fn a_price_is_too_high_if_it_leaves_less_than_half_of_what_others_leave() {

@@ -1,11 +1,11 @@
 //! The peers on the page: values, tables and figures.
 
 use super::facts::{self, Cell, Ratio, mean};
+use crate::figures::format::{duration, fixed, integer};
+use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use crate::records::{least_and_most, list, machine_in_brief};
 use anyhow::Result;
-use figures::format::{duration, fixed, integer};
-use figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
 use record::statistics::geometric_mean;
 use record::{Machine, Record};
 use std::collections::BTreeSet;
@@ -51,25 +51,26 @@ pub fn generate(
 /// range of NumPy's layer as a multiple of this crate's naive one.
 fn by_machine(page: &mut Page, records: &[Record]) -> Result<()> {
     let mean = |ratios: &[f64]| fixed(geometric_mean(ratios), 2);
-    let wins = |ratios: &[f64]| {
-        let wins = ratios.iter().filter(|ratio| **ratio >= 1.0).count();
-        format!("{wins} of {}", ratios.len())
-    };
     let (mut rows, mut means, mut numpy) = (vec![], vec![], vec![]);
+    let (mut wins_of_all, mut all) = (0, 0);
     for record in records {
         let fused: Vec<_> = facts::compared(record)?.iter().map(|r| r.ratio).collect();
         let (least, most) = least_and_most(fused.iter().copied());
+        let wins = fused.iter().filter(|ratio| **ratio >= 1.0).count();
+        wins_of_all += wins;
+        all += fused.len();
         numpy.push(geometric_mean(&facts::layers(record)?));
         means.push(geometric_mean(&fused));
         rows.push(vec![
             machine_in_brief(&record.machine),
             mean(&fused),
             format!("{} to {}", fixed(least, 2), fixed(most, 2)),
-            wins(&fused),
+            format!("{wins} of {}", fused.len()),
         ]);
     }
     let header = ["machine", "PyTorch, fused / ours", "range", "at least 1"];
     page.table("machines", &header, &rows);
+    page.value("peers-wins", format!("{wins_of_all} of {all}"));
     let (least, most) = least_and_most(means);
     page.value("fused-least", fixed(least, 1));
     page.value("fused-most", fixed(most, 1));

@@ -1,15 +1,15 @@
 //! Clocks of shared memory, and the banks that a tile falls into.
 
+use crate::figures::format::integer;
+use crate::figures::{Area, BLUE, Color, MUTED, TEXT, filled, label, text};
 use crate::gpu::banks::{Clocks, clocks_with_padding, eight_rows};
 use crate::gpu::machine::BANKS;
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::integer;
-use figures::{Area, BLUE, Color, MUTED, TEXT, filled, label, text};
 use laboratory::gpu::{Ask, busiest_bank};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    let (without, with) = (Clocks::without_remedies(), Clocks::with_remedies()?);
+    let (without, with) = (Clocks::without_remedies(), Clocks::with_remedies());
     let row = |what: &str, remedy: &str, clocks: fn(&Clocks) -> usize| {
         let [what, remedy] = [what, remedy].map(str::to_owned);
         vec![what, remedy, integer(clocks(&without)), integer(clocks(&with))]

@@ -1,9 +1,10 @@
 //! The compiler's report of the kernels.
 
+use crate::figures::format::{fixed, integer, table};
 use crate::gpu::banks::D;
-use crate::gpu::compiled::{CONSUMER, Needs, PRODUCER, needs};
+use crate::gpu::compiled::{Needs, needs};
 use anyhow::{Context, Result};
-use figures::format::{fixed, integer, table};
+use gpu::tiles::hopper::{CONSUMER_REGISTERS, PRODUCER_REGISTERS};
 use record::Record;
 
 /// Registers, spills, shared memory and what fits a multiprocessor, of every function on Hopper.
@@ -29,8 +30,8 @@ pub fn in_words(record: &Record) -> Result<String> {
     let hopper = functions.iter().rfind(|(kernel, ..)| *kernel == "hopper");
     let note = hopper.map(|(.., needs)| {
         format!(
-            " The {} of *hopper* are those at the launch; then each thread of its producer keeps {PRODUCER}, and each of its \
-             consumers has {CONSUMER}.",
+            " The {} of *hopper* are those at the launch; then each thread of its producer keeps {PRODUCER_REGISTERS}, and each of its \
+             consumers has {CONSUMER_REGISTERS}.",
             needs.registers
         )
     });

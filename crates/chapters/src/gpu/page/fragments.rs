@@ -1,9 +1,11 @@
 //! The lanes that hold the entries of a fragment, drawn.
 
-use crate::gpu::fragments::{Holder, check_source, left_factor, scores};
+use crate::figures::{
+    Area, BLUE, Color, GREEN, MUTED, TEXT, VERMILION, filled, framed, label,
+};
+use crate::gpu::fragments::{Holder, left_factor, scores};
 use crate::output::Page;
 use anyhow::Result;
-use figures::{Area, BLUE, Color, GREEN, MUTED, TEXT, VERMILION, filled, framed, label};
 
 const CELL: i32 = 25;
 const SIDE: i32 = CELL * 16;
@@ -12,7 +14,6 @@ const TOP: i32 = 34;
 const LANE: usize = 5;
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    check_source()?;
     page.figure(
         "fragments",
         (

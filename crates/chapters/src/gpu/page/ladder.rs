@@ -1,12 +1,13 @@
 //! The demands of each kernel, and its predicted speed.
 
+use super::measured::in_range;
 use super::{kernel, name, predicted, told};
+use crate::figures::format::{fixed, integer, percent, significant};
+use crate::figures::{BLUE, Color, MUTED, TEXT, VERMILION, filled, label, line, text};
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
 use crate::gpu::machine::{H100, N};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{fixed, integer, percent, significant};
-use figures::{BLUE, Color, MUTED, TEXT, VERMILION, filled, label, line, text};
 
 /// The kernels, and the share of its roof that each was measured to reach.
 pub fn generate(page: &mut Page, steps: &[Step; 6], measured: [f64; 6]) -> Result<()> {
@@ -97,14 +98,17 @@ fn predicted_figure(
     const ROW: i32 = 34;
     const BASE: i32 = 30 + 6 * ROW;
     let x = |tflops: f64| LEFT + (f64::from(WIDTH) * tflops.log10() / 3.3).round() as i32;
-    let words = (
-        "The speeds that are predicted of the six kernels, and those that were measured",
+    let ranges = steps.each_ref().map(Step::predicted);
+    let says = format!(
         "Six bars on a logarithmic axis of TFLOP/s, with a line for the roof of the f32 units and one for that of the tensor cores. \
          The bars of kernels 0, 1 and 2 follow one another from left to right below the first line, and so does that of kernel 5. \
          Those of kernels 3 and 4 lie between the two lines, wide and overlapping. A dark stroke, \
-         the speed that was measured, lies in each bar but that of kernel 0, where it lies far to the left of it.",
+         the speed that was measured, stands in or beside each bar: {} lie in theirs.",
+        in_range(&measured, &ranges)
     );
-    page.figure("ladder", words, ((LEFT + WIDTH + 20) as u32, 290), |area| {
+    let title =
+        "The speeds that are predicted of the six kernels, and those that were measured";
+    page.figure("ladder", (title, &says), ((LEFT + WIDTH + 20) as u32, 290), |area| {
         for (roof, name) in [(H100.f32, "roof, f32"), (H100.bf16, "roof, tensor cores")] {
             line(area, &[(x(roof / 1e12), 26), (x(roof / 1e12), BASE)], VERMILION)?;
             label(area, (x(roof / 1e12), 12), name, TEXT)?;

@@ -1,10 +1,12 @@
 //! The machine, as NVIDIA describes it.
 
+use crate::figures::format::{fixed, integer, significant};
+use crate::figures::{
+    Area, BLUE, GREEN, MUTED, TEXT, VERMILION, arrow, label, text, text_box,
+};
 use crate::gpu::machine::*;
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{fixed, integer, significant};
-use figures::{Area, BLUE, GREEN, MUTED, TEXT, VERMILION, arrow, label, text, text_box};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("units", integer(MULTIPROCESSORS * LANES));

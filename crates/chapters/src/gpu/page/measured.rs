@@ -1,6 +1,7 @@
 //! Measurements on a GPU beside the predictions.
 
 use super::{kernel, predicted, told};
+use crate::figures::format::{fixed, integer, percent, significant, table};
 use crate::gpu::banks::D;
 use crate::gpu::ladder::{Step, clocks_of_lines, naive_with_one_line_a_clock};
 use crate::gpu::machine::H100;
@@ -8,10 +9,10 @@ use crate::gpu::measured::{
     BACKENDS, WIDTH, find, is_of_the_chapter, lengths, longest, pass, size, speed,
     speed_of_product, tokens,
 };
+use crate::gpu::published::{FLASH_2, FLASH_3};
 use crate::output::Page;
-use crate::records::provenance;
+use crate::records::{list, provenance};
 use anyhow::{Context, Result, ensure};
-use figures::format::{fixed, integer, significant, table};
 use record::{Record, Unit};
 
 /// Writes the section's tables, and what other sections say of the measurements.
@@ -23,13 +24,100 @@ pub fn generate(page: &mut Page, record: &Record, steps: &[Step; 6]) -> Result<(
         let (step, share) = (&steps[i], shares[i]);
         page.value(format!("measured-{}", step.name), told(share));
     }
-    let of_one_line = naive_with_one_line_a_clock()?;
+    page.value("left-registers", fixed(1.0 / shares[2], 1));
+    let ranges = steps.each_ref().map(Step::predicted);
+    page.value("place-naive", place(shares[0], ranges[0]));
+    page.value("in-range", in_range(&shares, &ranges));
+    let of_one_line = naive_with_one_line_a_clock();
     page.value("one-line-clocks", integer(clocks_of_lines() as usize + 1));
     page.value("one-line-predicted", super::predicted(&of_one_line));
-    let l2 = steps[4].asked_of_l2_at(shares[4]) / 1e12;
-    page.value("beyond-hopper-measured", fixed(l2, 1));
-    let copies = record.all("roof/copy", "f32").next().context("no copy")?;
-    page.value("measured-copy", fixed(copies.median / 1e12, 1));
+    page.value("one-line-says", one_line_says(shares[0], of_one_line.predicted()));
+    let l2 = steps[4].asked_of_l2_at(shares[4]);
+    page.value("beyond-hopper-measured", fixed(l2 / 1e12, 1));
+    let copy = record.all("roof/copy", "f32").next().context("no copy")?.median;
+    page.value("measured-copy", fixed(copy / 1e12, 1));
+    page.value("l2-says", if l2 > copy { ", so L2 must serve part of it" } else { "" });
+    beside_products(page, record, steps, shares)?;
+    for (i, key, published) in
+        [(3, "over-flash-2", FLASH_2), (4, "over-flash-3", FLASH_3)]
+    {
+        let speed = shares[i] * steps[i].roof() / 1e12;
+        page.value(key, percent(speed / published.speeds[0], 0));
+    }
+    beside_pytorch(page, record, &steps[5])
+}
+
+/// Where a share of the roof lies beside the range that was predicted: the end of a sentence about a kernel.
+fn place(share: f64, (least, most): (f64, f64)) -> String {
+    if share < least {
+        format!(
+            "takes {} times as long as the slowest that we predicted",
+            significant(least / share, 2)
+        )
+    } else if share > most {
+        "is faster than the fastest that we predicted".to_owned()
+    } else {
+        "lies in the predicted range".to_owned()
+    }
+}
+
+/// `5 of 6`: how many shares lie in their ranges.
+pub fn in_range(shares: &[f64], ranges: &[(f64, f64)]) -> String {
+    let is_in =
+        |(share, (least, most)): &(&f64, &(f64, f64))| (least..=most).contains(share);
+    let count = shares.iter().zip(ranges).filter(is_in).count();
+    format!("{count} of {}", shares.len())
+}
+
+/// Says whether the naive kernel's share fits the prediction with one line a clock.
+fn one_line_says(share: f64, (least, most): (f64, f64)) -> &'static str {
+    if (0.95 * least..=1.05 * most).contains(&share) {
+        "This fits, but we chose it because it fits."
+    } else {
+        "This doesn't fit either."
+    }
+}
+
+/// What the kernels reach of the speed of a plain product of the same numbers.
+fn beside_products(
+    page: &mut Page,
+    record: &Record,
+    steps: &[Step; 6],
+    shares: [f64; 6],
+) -> Result<()> {
+    let mut reached = vec![];
+    for i in 2..6 {
+        let product = record.all("roof/product", steps[i].dtype).next();
+        let product = product.context("the record `gpu` has no product")?;
+        let roof = speed_of_product(size(product, "n")?, product.median);
+        reached.push(percent(shares[i] * steps[i].roof() / roof, 0));
+    }
+    page.value("of-products", list(&reached));
+    Ok(())
+}
+
+/// Says in how many settings our kernel is faster than a backend of PyTorch: both widths, both masks and all lengths.
+fn wins(record: &Record, what: &str, dtype: &str) -> String {
+    let ratios: Vec<_> = record.all(what, dtype).map(|m| m.median).collect();
+    match (ratios.iter().filter(|ratio| **ratio > 1.0).count(), ratios.len()) {
+        (0, _) => "no setting".to_owned(),
+        (wins, all) if wins == all => "every setting".to_owned(),
+        (wins, all) => format!("{wins} of {all} settings"),
+    }
+}
+
+/// What the text tells of backends of PyTorch.
+fn beside_pytorch(page: &mut Page, record: &Record, backward: &Step) -> Result<()> {
+    for (key, what, dtype) in [
+        ("wins-tensor-cores", "forward/torch-flash / tensor_cores", "bf16"),
+        ("wins-hopper", "forward/torch-flash / hopper", "bf16"),
+        ("wins-over-cudnn", "forward/torch-cudnn / hopper", "bf16"),
+        ("wins-backward-efficient", "backward/torch-efficient / backward", "f32"),
+        ("wins-backward-math", "backward/torch-math / backward", "f32"),
+    ] {
+        page.value(key, wins(record, what, dtype));
+    }
+    page.value("allowed-says", allowed_says(record, backward)?);
     // Times of a backend of PyTorch over those of a kernel, which the text tells.
     let mut ratio = |key: &str, (other, own): (&str, &str), dtype: &str, place| {
         let what = format!("forward/{other} / {own}");
@@ -43,6 +131,18 @@ pub fn generate(page: &mut Page, record: &Record, steps: &[Step; 6]) -> Result<(
     ratio("efficient-over-registers", efficient, "f32", (16_384, 128, "full"))?;
     ratio("efficient-over-registers-64", efficient, "f32", (16_384, 64, "full"))?;
     Ok(())
+}
+
+/// Compares the most that the counts allow the backward kernel with what *math* reaches, if that was timed.
+fn allowed_says(record: &Record, backward: &Step) -> Result<String> {
+    let place = (longest(record)?, D as u64, "full");
+    let math = find(record, "backward/torch-math", "f32", place, Unit::Seconds);
+    let Some(math) = math else { return Ok(String::new()) };
+    let allowed = backward.predicted().1 * backward.roof();
+    let times = fixed(allowed / speed(math, "backward")?, 2);
+    Ok(format!(
+        "Even if everything overlapped, the counts would allow kernel 5 only {times} times the speed of *math*."
+    ))
 }
 
 /// The share of its roof that each kernel reaches where the predictions are made: wide heads, the longest sequence, no mask.
@@ -221,7 +321,7 @@ mod tests {
     #[test]
     fn with_a_record_what_was_measured_stands_beside_what_was_predicted() {
         let record = Record::parse("gpu", MADE_UP).unwrap();
-        let text = in_words(&record, &steps().unwrap()).unwrap();
+        let text = in_words(&record, &steps()).unwrap();
         assert!(text.contains("Slide Rule 3000 beside Abacus"), "{text}");
         // 4 · 8 · 16384² · 128 FLOPs in 20 ms are 55 TFLOP/s, and 82 % of 67.
         let registers =
@@ -243,9 +343,36 @@ mod tests {
     }
 
     #[test]
+    fn a_measurement_is_placed_beside_its_range() {
+        let range = (0.2, 0.4);
+        assert_eq!(place(0.3, range), "lies in the predicted range");
+        assert!(place(0.5, range).starts_with("is faster"));
+        assert!(place(0.1, range).starts_with("takes 2.0 times as long"));
+        assert_eq!(in_range(&[0.3, 0.1], &[range; 2]), "1 of 2");
+        assert!(one_line_says(0.3, range).starts_with("This fits"));
+        assert!(one_line_says(0.1, range).starts_with("This doesn't"));
+    }
+
+    #[test]
+    fn settings_are_counted_in_which_our_kernel_is_faster() {
+        let mut record = Record::parse("gpu", MADE_UP).unwrap();
+        let mut of = |medians: [f64; 2]| {
+            record.measurements.truncate(2);
+            for (m, median) in record.measurements.iter_mut().zip(medians) {
+                (m.what, m.dtype, m.median) =
+                    ("theirs / ours".into(), "f32".into(), median);
+            }
+            wins(&record, "theirs / ours", "f32")
+        };
+        assert_eq!(of([0.5, 0.9]), "no setting");
+        assert_eq!(of([1.5, 0.9]), "1 of 2 settings");
+        assert_eq!(of([1.5, 1.9]), "every setting");
+    }
+
+    #[test]
     fn another_machine_is_named() {
         let mut record = Record::parse("gpu", MADE_UP).unwrap();
-        let said = |record: &Record| in_words(record, &steps().unwrap()).unwrap();
+        let said = |record: &Record| in_words(record, &steps()).unwrap();
         assert!(said(&record).contains("says little of Slide Rule 3000"));
         record.machine.accelerator = Some("NVIDIA H200".to_owned());
         assert!(!said(&record).contains("not the machine of this chapter"));

@@ -12,14 +12,12 @@ mod pipeline;
 use super::ladder::{Step, steps};
 use super::published::{self, Published};
 use super::{machine::H100, race, source};
+use crate::figures::format::{fixed, integer, percent};
 use crate::output::Page;
 use anyhow::{Context, Result};
-use figures::format::{fixed, integer, percent};
-#[cfg(test)]
-pub use measured::shares;
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    let steps = steps()?;
+    let steps = steps();
     let [times] = page.records.of_one_machine(["gpu"])?;
     machine::generate(page)?;
     pictures::generate(page)?;
@@ -62,10 +60,10 @@ fn race(page: &mut Page) -> Result<()> {
     let [write, read] = *races.first().context("no race is reported")?;
     page.value("race-write-line", integer(write));
     page.value("race-read-line", integer(read));
-    let written = source::line("tiled.cu", write)?;
+    let written = source::line(write)?;
     let target = written.split(" = ").next().unwrap_or_default();
     page.value("race-write", format!("{target} = …`"));
-    page.value("race-read", source::line("tiled.cu", read)?);
+    page.value("race-read", source::line(read)?);
     Ok(())
 }
 

@@ -1,13 +1,13 @@
 //! Pictures of an idea: threads in their groups, loads of a warp, a square of scores in registers, the owners of sums.
 
+use crate::figures::{
+    Area, BLUE, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled, framed,
+    label, line, text, text_box,
+};
 use crate::gpu::ladder::sectors_of_a_load;
 use crate::gpu::machine::WARP;
 use crate::output::Page;
 use anyhow::Result;
-use figures::{
-    Area, BLUE, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled, framed,
-    label, line, text, text_box,
-};
 use std::collections::BTreeSet;
 
 pub fn generate(page: &mut Page) -> Result<()> {

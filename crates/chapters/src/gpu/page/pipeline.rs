@@ -1,16 +1,16 @@
 //! The timeline of kernel 4, drawn.
 
+use crate::figures::format::{integer, percent, subscript};
+use crate::figures::{
+    Area, BLUE, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, text, text_box,
+};
 use crate::gpu::pipeline::{SHOWN, of_hopper};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{integer, percent, subscript};
-use figures::{
-    Area, BLUE, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, text, text_box,
-};
 use laboratory::gpu::{ARRIVAL, CONSUMERS, Plan, STAGES, Span};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    let (lengths, plan) = of_hopper()?;
+    let (lengths, plan) = of_hopper();
     page.value("plan-arrival", integer(ARRIVAL));
     page.value("plan-entries", integer(lengths.entries));
     page.value("plan-product", integer(lengths.product));

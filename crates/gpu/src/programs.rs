@@ -1,0 +1,186 @@
+//! The programs: their sources, and what each function takes.
+#![allow(unsafe_code)] // each program is a promise, and so is the description of a tensor
+
+use attention::cuda::Parameter::{KeyCount, Map, QueryCount, Reads, Scale, Writes};
+use attention::cuda::{
+    Architecture, COMMON, Error, Function, NAIVE, Precision, Program, Result, Size,
+    Source, TILED, Tensor,
+};
+use cudarc::driver::sys;
+
+// SAFETY, of all four: the tests run these programs on a CPU with every access watched, at each head dimension, full and causal, and
+// at lengths around the edges of their tiles; and on a GPU beside the definition.
+/// Blocks of scores and of the output in registers, and copies that nothing waits for.
+pub const REGISTERS: Program = unsafe { Program::new(REGISTERS_SOURCE) };
+/// Tensor cores, in bf16: products of matrices by whole warps, weights that never leave their registers.
+pub const TENSOR_CORES: Program = unsafe { Program::new(TENSOR_CORES_SOURCE) };
+/// Hopper's own instructions: products of four warps, the copy engine, and warps that each do one thing.
+pub const HOPPER: Program = unsafe { Program::new(HOPPER_SOURCE) };
+/// The gradients of queries, keys and values.
+pub const BACKWARD: Program = unsafe { Program::new(BACKWARD_SOURCE) };
+
+/// The forward kernels from the slowest to the fastest, then the backward pass.
+pub const ALL: [Program; 6] = [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER, BACKWARD];
+
+/// Returns the program of this name.
+///
+/// # Errors
+/// There is none. The error lists those that there are.
+///
+/// ```
+/// assert_eq!(gpu::program("backward"), Ok(gpu::BACKWARD));
+/// assert!(gpu::program("fast").unwrap_err().contains("no kernel is called `fast`: the kernels are naive, tiled"));
+/// ```
+pub fn program(name: &str) -> Result<Program, String> {
+    let found = ALL.into_iter().find(|program| program.source().name == name);
+    found.ok_or_else(|| {
+        let names = ALL.map(|program| program.source().name).join(", ");
+        format!("no kernel is called `{name}`: the kernels are {names}")
+    })
+}
+
+const Q: Tensor = Tensor::Q;
+const K: Tensor = Tensor::K;
+const V: Tensor = Tensor::V;
+const OUTPUT: Tensor = Tensor::OUTPUT;
+const D_OUTPUT: Tensor = Tensor::D_OUTPUT;
+const LSE: Tensor = Tensor::LSE;
+/// rowsum(dO ⊙ O)
+const DELTA: Tensor = Tensor { name: "delta", size: Size::Rows };
+
+const BF16: Header = ("bf16.cuh", include_str!("../cuda/bf16.cuh"));
+const CP_ASYNC: Header = ("cp_async.cuh", include_str!("../cuda/cp_async.cuh"));
+type Header = (&'static str, &'static str);
+
+const SINCE_AMPERE: &[Architecture] = &[Architecture::SM_80, Architecture::SM_90];
+
+const REGISTERS_SOURCE: &Source = &Source {
+    name: "registers",
+    text: include_str!("../cuda/registers.cu"),
+    headers: &[COMMON, CP_ASYNC],
+    architectures: SINCE_AMPERE,
+    takes_rules: false,
+    ..*TILED.source()
+};
+
+const TENSOR_CORES_SOURCE: &Source = &Source {
+    name: "tensor_cores",
+    text: include_str!("../cuda/tensor_cores.cu"),
+    headers: &[
+        COMMON,
+        BF16,
+        CP_ASYNC,
+        ("tensor_cores.cuh", include_str!("../cuda/tensor_cores.cuh")),
+    ],
+    precision: Precision::Bf16,
+    widths: &[64, 128],
+    ..*REGISTERS_SOURCE
+};
+
+const HOPPER_SOURCE: &Source = &Source {
+    name: "hopper",
+    text: include_str!("../cuda/hopper.cu"),
+    headers: &[COMMON, BF16, ("hopper.cuh", include_str!("../cuda/hopper.cuh"))],
+    functions: &[Function(
+        "attention_forward",
+        &[
+            Map(Q, map_of_queries),
+            Map(K, map_of_keys),
+            Map(V, map_of_keys),
+            Writes(OUTPUT),
+            Writes(LSE),
+            QueryCount,
+            KeyCount,
+            Scale,
+        ],
+    )],
+    architectures: &[Architecture::SM_90A],
+    ..*TENSOR_CORES_SOURCE
+};
+
+const BACKWARD_SOURCE: &Source = &Source {
+    name: "backward",
+    text: include_str!("../cuda/backward.cu"),
+    functions: &[
+        Function(
+            "backward_delta",
+            &[Reads(OUTPUT), Reads(D_OUTPUT), Writes(DELTA), QueryCount],
+        ),
+        Function(
+            "backward_keys",
+            &[
+                Reads(Q),
+                Reads(K),
+                Reads(V),
+                Reads(D_OUTPUT),
+                Reads(LSE),
+                Reads(DELTA),
+                Writes(Tensor::D_K),
+                Writes(Tensor::D_V),
+                QueryCount,
+                KeyCount,
+                Scale,
+            ],
+        ),
+        Function(
+            "backward_queries",
+            &[
+                Reads(Q),
+                Reads(K),
+                Reads(V),
+                Reads(D_OUTPUT),
+                Reads(LSE),
+                Reads(DELTA),
+                Writes(Tensor::D_Q),
+                QueryCount,
+                KeyCount,
+                Scale,
+            ],
+        ),
+    ],
+    ..*TILED.source()
+};
+
+/// The rows of a box of queries and of one of keys and values, by which `hopper` copies them: its constant
+/// `attention_forward_boxes`.
+pub fn hopper_boxes(d: usize) -> [u32; 2] {
+    let consumers = if d == 128 { 2 } else { 3 };
+    [64 * consumers, crate::tiles::hopper::KEYS as u32]
+}
+
+fn map_of_queries(address: u64, sizes: [usize; 3]) -> Result<[u64; 16]> {
+    tensor_map(address, sizes, hopper_boxes(sizes[2])[0])
+}
+
+fn map_of_keys(address: u64, sizes: [usize; 3]) -> Result<[u64; 16]> {
+    tensor_map(address, sizes, hopper_boxes(sizes[2])[1])
+}
+
+/// The description by which Hopper's copy engine finds boxes of a tensor in bf16 with these sizes, (heads, n, d). Boxes have 64
+/// columns and `rows` rows of one head, in shared memory swizzled over 128 bytes; rows and columns past the end are zeros.
+fn tensor_map(address: u64, [heads, n, d]: [usize; 3], rows: u32) -> Result<[u64; 16]> {
+    let bytes = Precision::Bf16.bytes() as u64;
+    let sizes = [d as u64, n as u64, heads as u64]; // the fastest first
+    let strides = [d as u64 * bytes, (n * d) as u64 * bytes]; // of rows, of heads
+    let (box_sizes, steps) = ([64, rows, 1], [1, 1, 1]);
+    let mut map = sys::CUtensorMap { opaque: [0; 16] };
+    // SAFETY: The arrays have as many entries as three dimensions need. The address is written down, and nothing is read there.
+    let status = unsafe {
+        sys::cuTensorMapEncodeTiled(
+            &mut map,
+            sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+            3,
+            address as *mut _,
+            sizes.as_ptr(),
+            strides.as_ptr(),
+            box_sizes.as_ptr(),
+            steps.as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    status.result().map_err(Error::driver("describe a tensor to the copy engine"))?;
+    Ok(map.opaque)
+}

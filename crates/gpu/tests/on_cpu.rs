@@ -1,0 +1,361 @@
+//! The GPU's kernels on a CPU: the same sources, one fiber for each CUDA thread, against the naive attention of the crate.
+//!
+//! What is right here can still be slow on a GPU, and races between blocks are not seen, for blocks run one after the other.
+
+use attention::cuda::{NAIVE, Precision, Program, TILED, Variant};
+use attention::engine::{Engine as _, Tiled};
+use attention::flash::Inputs;
+use attention::{DistanceBuckets, Mask, ScoreRule};
+use gpu::on_cpu::{self, Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
+use gpu::{ALL, BACKWARD, HOPPER, REGISTERS, TENSOR_CORES, tiles};
+use nalgebra::DMatrix;
+use rand::{RngExt as _, SeedableRng, rngs::ChaCha8Rng};
+
+/// Numbers between −1 and 1, the same for the same seed.
+fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    DMatrix::from_fn(rows, columns, |_, _| rng.random_range(-1.0..1.0))
+}
+
+const PLAIN: Choices = Choices { seed: 0, missing_barrier: 0 };
+
+fn check(data: &Data, on_cpu: &OnCpu, program: Program, causal: bool, choices: Choices) {
+    let what = format!(
+        "{program:?}, d = {}, causal: {causal}, {:?}, {choices:?}",
+        data.d, data.sizes
+    );
+    let errors = match data.errors(on_cpu, program, causal, choices) {
+        Ok(errors) => errors,
+        Err(failure) => panic!("{what}: {failure}"),
+    };
+    for error in errors {
+        assert!(error < bound(program), "{what}: off by {error:e}");
+    }
+}
+
+const fn sizes(heads: usize, n_q: usize, n_k: usize) -> Sizes {
+    Sizes { heads, n_q, n_k }
+}
+
+/// Every width, full and causal, lengths around the tiles' edges and far from them, in several orders of the threads.
+fn agrees(program: Program) {
+    if !on_cpu::here() {
+        return;
+    }
+    const LENGTHS: [Sizes; 8] = [
+        sizes(1, 1, 1),
+        sizes(2, 33, 33),
+        sizes(1, 64, 64),
+        sizes(1, 65, 130),
+        sizes(1, 5, 200),  // fewer queries than keys
+        sizes(2, 100, 37), // more of them: with a causal mask, some see nothing
+        sizes(1, 129, 1),
+        sizes(1, 130, 257),
+    ];
+    for &d in program.source().widths {
+        for causal in [false, true] {
+            let on_cpu = OnCpu::compile(program, d, causal, Watch::Nothing).unwrap();
+            for sizes in LENGTHS {
+                let data = Data::new(sizes, d, program.source().precision);
+                for seed in [0, 7] {
+                    check(&data, &on_cpu, program, causal, Choices { seed, ..PLAIN });
+                }
+            }
+        }
+    }
+}
+
+/// No thread reads what another one of the block writes without a barrier between, and each barrier is there for that.
+fn has_no_races(program: Program) {
+    if !on_cpu::here() {
+        return;
+    }
+    let d = 64;
+    // Several tiles; and, with a causal mask, blocks that see no key and so take a way of their own.
+    let data = [sizes(1, 70, 150), sizes(1, 200, 20)]
+        .map(|sizes| Data::new(sizes, d, program.source().precision));
+    let on_cpu = [false, true].map(|causal| {
+        (causal, OnCpu::compile(program, d, causal, Watch::Races).unwrap())
+    });
+    for (causal, on_cpu) in &on_cpu {
+        data.iter().for_each(|data| check(data, on_cpu, program, *causal, PLAIN));
+    }
+    for missing_barrier in barriers(program) {
+        let choices = Choices { missing_barrier, ..PLAIN };
+        let races = on_cpu.iter().any(|(causal, on_cpu)| {
+            data.iter().any(|data| {
+                let failure = data.errors(on_cpu, program, *causal, choices).err();
+                failure.is_some_and(|failure| matches!(failure, Failure::Race(_)))
+            })
+        });
+        assert!(
+            races,
+            "{program:?} is not missing the barrier in line {missing_barrier}"
+        );
+    }
+}
+
+/// No thread reads or writes past the end of a tensor, of the shared memory that was asked for, or of an array.
+fn stays_in_its_place(program: Program) {
+    if !on_cpu::here() {
+        return;
+    }
+    for &d in program.source().widths {
+        for causal in [false, true] {
+            let on_cpu = OnCpu::compile(program, d, causal, Watch::Addresses).unwrap();
+            for sizes in [sizes(1, 1, 1), sizes(2, 37, 70), sizes(1, 70, 37)] {
+                let data = Data::new(sizes, d, program.source().precision);
+                check(&data, &on_cpu, program, causal, PLAIN);
+            }
+        }
+    }
+}
+
+macro_rules! on_cpu {
+    ($($name:ident: $program:expr;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn agrees() {
+                super::agrees($program);
+            }
+
+            #[test]
+            fn has_no_races() {
+                super::has_no_races($program);
+            }
+
+            #[test]
+            fn stays_in_its_place() {
+                super::stays_in_its_place($program);
+            }
+        })*
+
+        #[test]
+        fn every_program_is_tested() {
+            let tested = [$($program),*];
+            assert!(ALL.iter().all(|program| tested.contains(program)));
+        }
+    };
+}
+
+on_cpu! {
+    naive: NAIVE;
+    tiled: TILED;
+    registers: REGISTERS;
+    tensor_cores: TENSOR_CORES;
+    hopper: HOPPER;
+    backward: BACKWARD;
+}
+
+/// From (n, heads · d) to (heads, n, d), by rows.
+fn heads_first(matrix: &DMatrix<f32>, heads: usize) -> Vec<f32> {
+    let d = matrix.ncols() / heads;
+    let head = |h| matrix.columns(h * d, d).transpose().as_slice().to_vec();
+    (0..heads).flat_map(head).collect()
+}
+
+/// Rules for scores, one after another, and heads that share keys, beside the crate's flash attention.
+#[test]
+fn rules_and_shared_keys_agree() {
+    if !on_cpu::here() {
+        return;
+    }
+    const D: usize = 32;
+    const HEADS: usize = 4;
+    let biases =
+        DMatrix::from_fn(32, HEADS, |bucket, h| (bucket as f32 + h as f32).sin());
+    let buckets = DistanceBuckets::t5(32, 40).unwrap();
+    let cap = ScoreRule::soft_cap(2.0).unwrap();
+    let alibi = ScoreRule::alibi(HEADS).unwrap();
+    let table = ScoreRule::table(&biases, buckets).unwrap();
+    let rules = [
+        ScoreRule::none(),
+        cap.clone().then(alibi.clone()),
+        alibi.then(table.clone()).then(cap.clone()),
+        table,
+    ];
+    let masks = [Mask::causal(), Mask::causal(), Mask::none(), Mask::causal()];
+    let lengths = [(70, 70), (5, 90), (40, 65), (70, 33)];
+    for (((rule, kv_heads), (n_q, n_k)), mask) in
+        rules.into_iter().zip([1, 2, 4, 2]).zip(lengths).zip(masks)
+    {
+        let q = random(n_q, HEADS * D, 0).map(|x| 2.0 * x as f32);
+        let k = random(n_k, kv_heads * D, 1).map(|x| 2.0 * x as f32);
+        let v = random(n_k, kv_heads * D, 2).map(|x| x as f32);
+        let d_output = random(n_q, HEADS * D, 3).map(|x| x as f32);
+        let mask = mask.with_scores(rule.clone());
+        let inputs = Inputs::grouped(&q, &k, &v, mask, HEADS, kv_heads).unwrap();
+        let forward = Tiled::default().forward(&inputs).unwrap();
+        let gradients =
+            Tiled::default().backward(&inputs, &forward, d_output.as_view()).unwrap();
+        let variant = Variant::of(&inputs).unwrap();
+        let sizes = sizes(HEADS, n_q, n_k);
+        let [k, v] = [&k, &v].map(|matrix| heads_first(matrix, kv_heads));
+        let [q, d_output, output] =
+            [&q, &d_output, &forward.output].map(|matrix| heads_first(matrix, HEADS));
+        let what = format!("{rule:?}, {kv_heads} key-value heads, {n_q} x {n_k}");
+        let check = |name: &str, given: &[f32], expected: &[f32]| {
+            let size = expected.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
+            assert_eq!(given.len(), expected.len(), "{name}, {what}");
+            for (x, y) in given.iter().zip(expected) {
+                assert!((x - y).abs() < 3e-5 * size, "{name}, {what}: {x}, not {y}");
+            }
+        };
+        for program in [NAIVE, TILED] {
+            let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
+            let answer = on_cpu.unwrap().forward(sizes, [&q, &k, &v], PLAIN);
+            let (given, lse) =
+                answer.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+            check("output", &given, &output);
+            for (x, y) in lse.iter().zip(forward.log_sum_exp.iter()) {
+                assert!(x == y || (x - y).abs() < 1e-5, "{what}: {x}, not {y}");
+            }
+        }
+        let on_cpu = OnCpu::compile(BACKWARD, D, variant, Watch::Addresses);
+        let lse = forward.log_sum_exp.as_slice();
+        let arguments = [&q[..], &k, &v, &output, &d_output, lse];
+        let answer = on_cpu.unwrap().backward(sizes, arguments, PLAIN);
+        let [d_q, d_k, d_v] =
+            answer.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+        check("dQ", &d_q, &heads_first(&gradients.q, HEADS));
+        check("dK", &d_k, &heads_first(&gradients.k, kv_heads));
+        check("dV", &d_v, &heads_first(&gradients.v, kv_heads));
+    }
+}
+
+/// Other numbers than those that the book computes with, and another list of parameters than that of the launch, do not compile.
+#[test]
+fn sources_are_held_to_what_is_said_of_them() {
+    if !on_cpu::here() {
+        return;
+    }
+    let compile = |program: Program, more: &str| {
+        let text = format!("{}{more}\n", program.source().text);
+        OnCpu::compile_text(program, &text, 128, false, Watch::Nothing).map(|_| ())
+    };
+    for program in ALL {
+        let name = program.source().name;
+        let numbers = tiles::ALL.iter().filter(|(kernel, ..)| *kernel == name);
+        let claims: Vec<_> = numbers
+            .map(|(_, code, number)| format!("static_assert({code} == {number});"))
+            .collect();
+        assert!(!claims.is_empty(), "{name}");
+        compile(program, &claims.concat())
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let wrong = compile(TILED, "static_assert(QUERIES == 33);").unwrap_err();
+    assert!(wrong.to_string().contains("static assertion failed"), "{wrong}");
+    let text = TILED.source().text.replacen("const float* k", "float* k", 1);
+    let other = OnCpu::compile_text(TILED, &text, 64, false, Watch::Nothing).err();
+    let words = other.expect("another list").to_string();
+    assert!(words.contains("conflicting declaration"), "{words}");
+}
+
+/// Small mistakes, each of which a student could make, are seen.
+#[test]
+fn mistakes_are_seen() {
+    if !on_cpu::here() {
+        return;
+    }
+    let mistakes = [
+        ("o[t] *= correction;", ";"),
+        ("correction * sum + sum_of_lanes", "sum + sum_of_lanes"),
+        ("first_key + j < seen ?", "first_key + j <= seen ?"),
+        ("fmaxf(m, max_of_lanes", "fmaxf(MINUS_INFINITY, max_of_lanes"),
+        ("first + row < n ?", "first + row <= n ?"),
+        ("if (i >= n_q) return;", ""),
+        ("LN_2 * (m + log2f(sum))", "LN_2 * m + log2f(sum)"),
+        ("m_new == MINUS_INFINITY ? 0 : m_new", "m_new"),
+    ];
+    for (from, to) in mistakes {
+        let text = TILED.source().text;
+        assert_eq!(text.matches(from).count(), 1, "`{from}`");
+        let text = text.replacen(from, to, 1);
+        let wrong = [false, true].into_iter().any(|causal| {
+            let on_cpu =
+                OnCpu::compile_text(TILED, &text, 64, causal, Watch::Addresses).unwrap();
+            [sizes(2, 100, 37), sizes(1, 37, 100)].into_iter().any(|sizes| {
+                let data = Data::new(sizes, 64, Precision::F32);
+                let errors = data.errors(&on_cpu, TILED, causal, PLAIN);
+                !errors
+                    .is_ok_and(|errors| errors.iter().all(|&error| error < bound(TILED)))
+            })
+        });
+        assert!(wrong, "`{to}` in place of `{from}` is not seen");
+    }
+}
+
+/// The book shows the output of a good run. The system's exponential differs in its last bit, so errors are those shown to within
+/// a factor of two.
+#[test]
+fn a_good_run_says_what_the_book_shows() {
+    if !on_cpu::here() {
+        return;
+    }
+    let on_cpu = OnCpu::compile(TILED, 64, true, Watch::Nothing).unwrap();
+    let data = Data::new(sizes(1, 100, 100), 64, Precision::F32);
+    let errors = data.errors(&on_cpu, TILED, true, PLAIN).unwrap();
+    let parts = |line: &str| {
+        let (name, error) = line.split_once(": off by ").unwrap();
+        (name.to_owned(), error.parse::<f64>().unwrap())
+    };
+    let shown = include_str!("shown/good_run.txt");
+    let said = on_cpu::lines(TILED, &errors);
+    assert_eq!(shown.lines().count(), said.len());
+    for (shown, said) in shown.lines().map(parts).zip(said.iter().map(|line| parts(line)))
+    {
+        assert_eq!(shown.0, said.0);
+        assert!((0.5..2.0).contains(&(said.1 / shown.1)), "{said:?}, and not {shown:?}");
+    }
+}
+
+/// The book shows this, too: the first, then the second barrier of the tiled kernel is left out. The pair of threads may differ.
+#[test]
+fn a_missing_barrier_is_reported_as_the_book_says() {
+    if !on_cpu::here() {
+        return;
+    }
+    let nameless = |text: &str| {
+        let mut words: Vec<_> = text.split(' ').collect();
+        for i in 1..words.len() {
+            if words[i - 1] == "thread" {
+                words[i] = "…";
+            }
+        }
+        words.join(" ")
+    };
+    let on_cpu = OnCpu::compile(TILED, 64, false, Watch::Races).unwrap();
+    let data = Data::new(sizes(1, 64, 64), 64, Precision::F32);
+    let shown = include_str!("shown/without_barrier.txt").replace('\n', " ");
+    let shown: Vec<_> = shown.split_inclusive("orders the two ").map(str::trim).collect();
+    let lines = barriers(TILED);
+    assert_eq!(shown.len(), lines.len());
+    for (shown, missing_barrier) in shown.into_iter().zip(lines) {
+        let choices = Choices { missing_barrier, ..PLAIN };
+        match data.errors(&on_cpu, TILED, false, choices) {
+            Err(Failure::Race(race)) => {
+                assert_eq!(nameless(&format!("error: {race}")), nameless(shown));
+            }
+            other => panic!("without line {missing_barrier}: {other:?}"),
+        }
+    }
+}
+
+/// A report names both lines and both threads.
+#[test]
+fn a_report_is_read() {
+    let report = "WARNING: ThreadSanitizer: data race (pid=1)\n  Read of size 4 at 0x5 by thread T17:\n    \
+                  #0 attention_forward /b/cuda/tiled.cu:65 (k+0x3)\n\n  Previous write of size 4 at 0x5 by thread T1:\n    \
+                  #0 memcpy /lib/interceptors.inc:827 (libtsan.so.2+0x5)\n    #1 load<32, 64> /b/cuda/tiled.cu:34 (k+0x3)\n";
+    let race = on_cpu::Race::parse(report).unwrap();
+    assert_eq!(
+        race.to_string(),
+        "a race: thread 16 reads in line 65 of tiled.cu what thread 0 had written in line 34, and nothing orders the two"
+    );
+    assert_eq!(
+        on_cpu::Race::parse("FATAL: ThreadSanitizer: unexpected memory mapping"),
+        None
+    );
+}
