@@ -541,7 +541,7 @@ fn a_tampered_training_is_an_error() {
         ("/plan/sizes/n_heads", 0.into(), "the sizes ask for"),
         ("/plan/batch", huge.into(), "a batch of 4611686018427387904 texts"),
         ("/plan/batch", 0.into(), "a batch of 0 texts"),
-        ("/parameters/0/1/0", Value::from(1e39), "`embedding` has inf"),
+        ("/parameters/0/1/0", Value::from(1e39), "number out of range"),
         ("/adam/averages/0/1/1", huge.into(), "`mean` has"),
     ] {
         let mut tampered = written.clone();
