@@ -534,7 +534,10 @@ impl<L: AttentionLayer> Probe<'_, L> {
             })?;
             errors.push(("context".to_owned(), by_context));
         }
-        self.layer.clone().step(&gradients.parameters, 0.0)?; // errs unless each has its parameter's shape
+        // Errs unless each has its parameter's shape; what isn't finite is a finding, and no error.
+        let mut zeros = gradients.parameters.clone();
+        zeros.named_mut().iter_mut().for_each(|(_, matrix)| matrix.fill(0.0));
+        self.layer.clone().step(&zeros, 0.0)?;
         for (i, (name, gradient)) in gradients.parameters.named().into_iter().enumerate()
         {
             let gradient = gradient.into_owned();
