@@ -451,6 +451,7 @@ fn rows_not_finite<T: Float>(matrix: DMatrixView<T>) -> Option<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use approx::assert_abs_diff_eq; // a NaN is far from everything; `amax` may pass it over
     use nalgebra::dmatrix;
 
     fn numbers(rows: usize, columns: usize, seed: usize) -> DMatrix<f64> {
@@ -485,8 +486,7 @@ mod tests {
                 let (after, cache) =
                     attention(&changed, &changed, &changed, Mask::causal()).unwrap();
                 // Not equal to the bit: with a NaN in sight the product takes its slow way, in another order.
-                let past = before.rows(0, t) - after.rows(0, t);
-                assert!(past.amax() < 1e-15, "token {t} = {poison} reached the past");
+                assert_abs_diff_eq!(before.rows(0, t), after.rows(0, t), epsilon = 1e-15);
                 assert!(before.row(t) != after.row(t), "token {t} does not see itself");
 
                 let mut grad_output = DMatrix::zeros(6, 3);
@@ -513,10 +513,10 @@ mod tests {
         v.row_mut(2).fill(f64::INFINITY);
         let (poisoned, cache) = attention(&q, &k, &v, &mask).unwrap();
         let poisoned_gradients = attention_backward(&cache, &grad_output).unwrap();
-        assert!((output - poisoned).amax() < 1e-15);
-        assert!((gradients.q - poisoned_gradients.q).amax() < 1e-15);
-        assert!((gradients.k - poisoned_gradients.k).amax() < 1e-15);
-        assert!((gradients.v - poisoned_gradients.v).amax() < 1e-15);
+        assert_abs_diff_eq!(output, poisoned, epsilon = 1e-15);
+        assert_abs_diff_eq!(gradients.q, poisoned_gradients.q, epsilon = 1e-15);
+        assert_abs_diff_eq!(gradients.k, poisoned_gradients.k, epsilon = 1e-15);
+        assert_abs_diff_eq!(gradients.v, poisoned_gradients.v, epsilon = 1e-15);
     }
 
     /// A NaN that is seen makes its own row NaN, and still nothing of what is hidden.
@@ -557,7 +557,7 @@ mod tests {
             for (ill, healthy) in
                 [(ill.q, &healthy.q), (ill.k, &healthy.k), (ill.v, &healthy.v)]
             {
-                assert!((ill.rows(1, 3) - healthy.rows(1, 3)).amax() < 1e-14);
+                assert_abs_diff_eq!(ill.rows(1, 3), healthy.rows(1, 3), epsilon = 1e-14);
             }
         }
     }
