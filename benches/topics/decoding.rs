@@ -6,8 +6,8 @@
 use attention::Mask;
 use attention::engine::Engine as _;
 use attention::flash::Inputs;
-use fast::Flash;
 use criterion::{Criterion, criterion_group, criterion_main};
+use fast::Flash;
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use topics::{briefly, normal, time};

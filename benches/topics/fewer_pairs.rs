@@ -3,8 +3,8 @@
 //!
 //! `cargo bench --bench fewer_pairs` runs it here.
 
-use fast::Flash;
 use criterion::{Criterion, criterion_group, criterion_main};
+use fast::Flash;
 use laboratory::fewer_pairs::Method;
 use peak_alloc::PeakAlloc;
 use topics::{briefly, inputs, time};

@@ -5,9 +5,9 @@
 
 use attention::engine::Engine as _;
 use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
-use fast::Flash;
 use attention::{Mask, attention, attention_backward};
 use criterion::{Criterion, criterion_group, criterion_main};
+use fast::Flash;
 use laboratory::{Exponentials, LibraryFlash};
 use mimalloc::MiMalloc;
 use topics::{briefly, normal, time};

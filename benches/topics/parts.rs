@@ -2,9 +2,9 @@
 //!
 //! `cargo bench --bench parts` runs it here. Compare within one run: the numbers are those of the machine at hand.
 
-use attention::Float;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use fast::Float as _;
 use fast::{Flash, Part, TileProducts};
 use mimalloc::MiMalloc;
 use nalgebra::{DMatrix, DMatrixView, Dyn};

@@ -5,11 +5,11 @@ use crate::raw;
 use anyhow::{Context, Result, bail, ensure};
 use attention::engine::Engine as _;
 use attention::flash::Inputs;
-use fast::{Flash, Instructions};
 use attention::{
     AttentionGradients, Float, Mask as Visible, MultiHeadAttention, Parameters,
     attention, attention_backward,
 };
+use fast::{Flash, Instructions};
 use nalgebra::{DMatrix, RowDVector};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::collections::BTreeMap;

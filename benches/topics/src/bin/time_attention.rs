@@ -4,8 +4,8 @@
 
 use attention::engine::Engine as _;
 use attention::flash::Inputs;
-use fast::{Flash, Float};
 use attention::{AttentionShape, Mask, ScoreRule, attention, attention_backward};
+use fast::{Flash, Float};
 use nalgebra::{DMatrix, try_convert};
 use record::statistics::median;
 use serde::Serialize;
