@@ -1,6 +1,6 @@
 //! Engines: programs that compute attention for all heads of a layer, and its gradients.
 //!
-//! They agree up to rounding, and whoever needs attention is handed one of them. [`ByWeights`] computes the equations as they stand,
+//! They agree up to rounding, and a layer is handed one of them. [`ByWeights`] computes the equations as they stand,
 //! [`Tiled`] goes tile by tile as the book explains it; both are here to be read. Others are crates of their own, for speed on a
 //! CPU or on a GPU. Everything that an engine has to know is in [`Inputs`]: matrices, heads, mask, rule for scores, dropout.
 //!
@@ -17,7 +17,7 @@ use nalgebra::{DMatrix, DMatrixView};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-// What whoever writes an engine needs, beside the inputs.
+// What an author of an engine needs, beside the inputs.
 pub use crate::blocks::{blocks, copy_of, tiles_between};
 pub use crate::dot_product::{check_queries_and_keys, check_values, scale};
 pub use crate::dropout::HeadDropout;

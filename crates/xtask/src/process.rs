@@ -16,7 +16,7 @@ pub fn cargo(project: &Project) -> Command {
     command
 }
 
-/// The program of this crate that cargo builds with the feature of its name, so that nobody else waits for what that takes.
+/// The program of this crate that cargo builds with the feature of its name, so that other commands don't wait for its dependencies.
 #[must_use]
 pub fn own_program(project: &Project, name: &str) -> Command {
     let mut command = cargo(project);
