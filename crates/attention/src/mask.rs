@@ -442,6 +442,7 @@ impl SizedMask {
     /// assert_eq!(attention::Mask::none().sized(2, 3)?.shape(), (2, 3));
     /// # Ok::<(), attention::Error>(())
     /// ```
+    #[inline]
     pub fn shape(&self) -> (usize, usize) {
         let Lengths { n_q, n_k } = self.lengths;
         (n_q, n_k - self.forgotten.len())
@@ -459,6 +460,7 @@ impl SizedMask {
     }
 
     /// The places in the text of some keys that are held: those before what was forgotten, and those behind it.
+    #[inline]
     fn places(&self, keys: Range<usize>) -> [Range<usize>; 2] {
         let Range { start, end } = self.forgotten;
         let later = |key: usize| key.max(start) + (end - start);
@@ -466,11 +468,13 @@ impl SizedMask {
     }
 
     /// The place in the text of a key that is held.
+    #[inline]
     fn place(&self, key: usize) -> usize {
         if key < self.forgotten.start { key } else { key + self.forgotten.len() }
     }
 
     /// The keys that are held, of a range of places in the text.
+    #[inline]
     fn held(&self, places: Range<usize>) -> Range<usize> {
         let Range { start, end } = self.forgotten;
         let number = |place: usize| place.min(start) + place.saturating_sub(end);
@@ -710,6 +714,7 @@ impl SizedMask {
     /// assert_eq!(mask.sized(8, 8)?.keys_seen_by(2..4), 0..4);
     /// # Ok::<(), attention::Error>(())
     /// ```
+    #[inline]
     pub fn keys_seen_by(&self, queries: Range<usize>) -> Range<usize> {
         let Lengths { n_q, n_k } = self.lengths;
         let queries = queries.start..queries.end.min(n_q);
@@ -721,6 +726,7 @@ impl SizedMask {
     }
 
     /// The queries that may see at least one of these keys, by the same rules as [`SizedMask::keys_seen_by`].
+    #[inline]
     pub fn queries_that_see(&self, keys: Range<usize>) -> Range<usize> {
         let (n_q, n_k) = self.shape();
         let keys = keys.start..keys.end.min(n_k);
@@ -741,13 +747,13 @@ impl SizedMask {
         hidden: T,
     ) {
         hide_outside(self.keys_seen_by(i..i + 1), keys.start, line, hidden);
-        let mut rest = line;
-        for places in self.places(keys) {
-            let (part, others) = rest.split_at_mut(places.len());
-            for rule in self.rules.iter() {
-                rule.hide(self.lengths, (i..i + 1, places.clone()), part, hidden);
+        for rule in self.rules.iter().filter(|rule| !rule.is_range()) {
+            let mut rest = &mut *line;
+            for places in self.places(keys.clone()) {
+                let (part, others) = rest.split_at_mut(places.len());
+                rule.hide(self.lengths, (i..i + 1, places), part, hidden);
+                rest = others;
             }
-            rest = others;
         }
     }
 
@@ -778,13 +784,14 @@ impl SizedMask {
             return;
         }
         let (place, line) = (self.place(j), &mut line[..queries.len()]);
-        for rule in self.rules.iter() {
+        for rule in self.rules.iter().filter(|rule| !rule.is_range()) {
             let tile = (queries.clone(), place..place + 1);
             rule.hide(self.lengths, tile, line, hidden);
         }
     }
 }
 
+#[inline]
 fn intersection(
     all: Range<usize>,
     ranges: impl Iterator<Item = Range<usize>>,

@@ -467,11 +467,14 @@ impl<T: Float> ForwardWorkspace<T> {
                 head.mask.change_queries(j, queries.clone(), line);
             }
         }
-        if changes || panel.seen == Visibility::Partial || count > keys.len() {
+        let hides = panel.seen == Visibility::Partial;
+        if hides {
             for (line, j) in scores.chunks_exact_mut(width).zip(keys.clone()) {
                 let line = &mut line[..queries.len()];
                 head.mask.hide_queries(j, queries.clone(), line, neg_infinity());
             }
+        }
+        if changes || hides || count > keys.len() {
             scores[keys.len() * width..].fill(neg_infinity());
             largest = maxima::<S, T, M>(simd, vectors::<S, T, M>(scores));
         }

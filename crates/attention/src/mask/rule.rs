@@ -51,11 +51,13 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     /// The keys that are not later than query `i`, which stands at key position i + n_k − n_q.
+    #[inline]
     fn past(self, i: usize) -> usize {
         (i + 1 + self.n_k).saturating_sub(self.n_q)
     }
 
     /// The first query that is not earlier than key `j`.
+    #[inline]
     fn first_query(self, j: usize) -> usize {
         (j + self.n_q).saturating_sub(self.n_k)
     }
@@ -108,6 +110,7 @@ impl Rule {
 
     /// The range of keys outside of which none of these queries, of which there is at least one, sees anything. Of one query,
     /// [`Rule::hide`] hides what the range leaves.
+    #[inline]
     pub(crate) fn keys_seen_by(
         &self,
         lengths: Lengths,
@@ -129,6 +132,7 @@ impl Rule {
     }
 
     /// The range of queries outside of which none sees any of these keys, of which there is at least one.
+    #[inline]
     pub(crate) fn queries_that_see(
         &self,
         lengths: Lengths,
@@ -209,6 +213,12 @@ impl Rule {
                 }
             }
         }
+    }
+
+    /// Whether [`Rule::keys_seen_by`] and [`Rule::queries_that_see`] say all of it.
+    #[inline]
+    pub(crate) fn is_range(&self) -> bool {
+        matches!(self, Rule::Causal | Rule::Window { sinks: 0, .. })
     }
 
     /// Writes `hidden` over what may not be seen of a tile of one query or of one key, within the ranges of
