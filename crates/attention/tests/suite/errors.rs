@@ -1,7 +1,7 @@
 //! Every variant of the error, and a misuse of every public function that can fail: an error that names the argument, never a
 //! panic.
 
-use crate::layer::Layer;
+use crate::support::layer::Layer;
 use crate::support::{blame, options, parameters, random as numbers};
 use attention::flash::{
     Inputs, OnlineSoftmax, Tiles, flash, tiled_attention, tiled_attention_backward,

@@ -1,6 +1,6 @@
 //! Every gradient against the slope that is measured: by every parameter and every input, under every mask.
 
-use crate::layer::Layer;
+use crate::support::layer::Layer;
 use crate::support::{blame, masks, options, parameters, random};
 use attention::{
     AttentionCache, BatchGradients, ForwardOptions, GradientCheck, LayerGradients, Mask,

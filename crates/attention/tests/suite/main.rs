@@ -1,19 +1,12 @@
-//! The tests of the crate, in one program, which is linked once. `cargo test --test suite gradients` runs those of one file.
+//! The tests of the crate, in one program, which is linked once. `cargo test --test suite gradients` runs those of one file. In the book's
+//! repository every engine passes the suite of engines, too, and PyTorch's values are compared: in `crates/laboratory/tests`.
 
-#[path = "../engines/mod.rs"]
-mod engines; // the suite that every engine passes
 #[path = "../support/mod.rs"]
 mod support;
 
-mod layer;
-
 mod batches;
-mod by_engines;
-mod cached;
 mod errors;
 mod examples;
-mod from_pytorch;
-mod golden;
 mod gradients;
 mod inspect;
 mod masks;
@@ -22,7 +15,6 @@ mod online_softmax;
 mod options;
 mod plain;
 mod positions;
-mod precision;
 mod properties;
 mod score_rules;
 #[cfg(feature = "serde")]

@@ -1,7 +1,6 @@
 //! The program that the book builds gives what the library gives, function by function, on random numbers.
 
-use crate::support::random;
-use crate::support::random_problems::length;
+use crate::support::{length, random};
 use approx::{assert_abs_diff_eq, assert_relative_eq};
 use attention::engine::{Engine, Tiled};
 use attention::flash::{Inputs, OnlineSoftmax, Tiles};

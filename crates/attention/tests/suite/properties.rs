@@ -1,8 +1,7 @@
 //! Properties of attention that hold for any input, whatever its numbers are.
 
-use crate::layer::Layer;
-use crate::support::random_problems::mask;
-use crate::support::{masks, options, parameters, random};
+use crate::support::layer::Layer;
+use crate::support::{mask, masks, options, parameters, random};
 use approx::assert_abs_diff_eq; // a NaN is far from everything
 use attention::{
     AttentionShape, BatchGradients, Float, ForwardOptions, Mask, MultiHeadAttention,

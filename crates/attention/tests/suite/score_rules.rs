@@ -1,7 +1,6 @@
 //! Rules for scores: slopes that are measured, in layers, and what is refused. The suite of engines holds every engine to the naive one.
 
-use crate::engines::agreement::OfThePast;
-use crate::support::{random, score_rules};
+use crate::support::{OfThePast, random, score_rules};
 use approx::assert_abs_diff_eq;
 use attention::{
     DistanceBuckets, ForwardOptions, Mask, MultiHeadAttention, Result, ScoreRule,

@@ -1,8 +1,7 @@
 //! Every function that takes a matrix takes a view of one: columns, rows, a piece of both, a matrix of fixed size. Each gives what
 //! it gives for a copy, to the bit.
 
-use crate::engines::agreement::each_view;
-use crate::support::{parameters, random};
+use crate::support::{each_view, parameters, random};
 use approx::assert_abs_diff_eq;
 use attention::flash::{OnlineSoftmax, flash};
 use attention::{

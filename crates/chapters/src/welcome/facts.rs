@@ -30,7 +30,7 @@ pub fn manifest_lines() -> Result<String> {
 }
 
 /// What PyTorch computed for the crate's tests.
-const BY_PYTORCH: &str = include_str!("../../../attention/tests/golden/sdpa.json");
+const BY_PYTORCH: &str = include_str!("../../../laboratory/tests/golden/sdpa.json");
 
 /// The same number twice: by the crate, and by another way.
 pub struct Agreement {

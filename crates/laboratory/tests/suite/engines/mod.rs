@@ -1,5 +1,5 @@
-//! The suite that every engine passes: functions over a table of engines, which each crate that has engines turns into tests by
-//! `test_engines!`, with a table of its own. What one engine alone promises is tested beside it.
+//! The suite that every engine passes: functions over a table of engines, which `test_engines!` turns into tests. What one engine alone
+//! promises is tested beside it.
 
 pub mod agreement;
 pub mod cached;

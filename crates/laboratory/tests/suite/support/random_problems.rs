@@ -1,7 +1,7 @@
 //! Random problems that break programs, and the definition of attention, with which programs are compared.
 
-use super::one_problem::{Data, to_f64};
-use super::samples::{of_every_kind, sees};
+use super::one_problem::Data;
+use super::samples::{length, mask, to_f64};
 use attention::flash::{FlashOutput, Inputs, Tiles};
 use attention::{AttentionGradients, Float, Mask, plain};
 use nalgebra::{DMatrix, convert, try_convert};
@@ -96,15 +96,6 @@ pub struct Problem {
     pub tiles: Tiles,
 }
 
-/// Lengths and sizes of tiles: small ones, and the edges of what vectors, tiles and panels hold.
-pub fn length(rng: &mut ChaCha8Rng) -> usize {
-    const EDGES: [usize; 12] = [15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 97];
-    match rng.random_range(0..10) {
-        0..6 => rng.random_range(1..10),
-        _ => EDGES[rng.random_range(0..EDGES.len())],
-    }
-}
-
 pub fn width(rng: &mut ChaCha8Rng) -> usize {
     const EDGES: [usize; 6] = [15, 16, 17, 31, 32, 33];
     match rng.random_range(0..8) {
@@ -115,25 +106,6 @@ pub fn width(rng: &mut ChaCha8Rng) -> usize {
 
 /// Widths whose factor 1/√d_k is a power of two.
 const EXACT_WIDTHS: [usize; 3] = [1, 4, 16];
-
-/// A mask of any kind, or of several, and the same by its definition.
-pub fn mask(rng: &mut ChaCha8Rng, lengths: (usize, usize)) -> (Mask, DMatrix<bool>) {
-    let (n_q, n_k) = lengths;
-    match rng.random_range(0..10) {
-        0 => (Mask::none(), DMatrix::repeat(n_q, n_k, true)),
-        1..7 => {
-            let mut all = of_every_kind(lengths, rng);
-            let (_, mask) = all.swap_remove(rng.random_range(0..all.len()));
-            let allowed = DMatrix::from_fn(n_q, n_k, |i, j| sees(&mask, lengths, (i, j)));
-            (mask, allowed)
-        }
-        _ => {
-            let (a, allowed_a) = mask(rng, lengths);
-            let (b, allowed_b) = mask(rng, lengths);
-            (a.and(b), allowed_a.zip_map(&allowed_b, |a, b| a && b))
-        }
-    }
-}
 
 impl Problem {
     pub fn random(rng: &mut ChaCha8Rng, largest_exponent: i32) -> Self {

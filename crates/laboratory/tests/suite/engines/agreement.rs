@@ -1,14 +1,14 @@
 //! Every engine computes what the equations say: those of the definition on random problems, and those of `ByWeights` elsewhere.
 
 use super::{Engines, Named, with_two_tiles};
-use crate::support::random_problems::{self, mask};
 use crate::support::{
-    Answer, Problem, answer, masks, off, random, score_rules, tolerance,
+    Answer, OfThePast, Problem, answer, each_view, mask, masks, off, random,
+    random_problems, score_rules, tolerance,
 };
 use attention::engine::{ByWeights, Engine};
 use attention::flash::{Inputs, Tiles};
-use attention::{Float, Mask, ScoreFunction, ScorePlace, ScoreRule};
-use nalgebra::{DMatrix, DMatrixView, SMatrix};
+use attention::{Float, Mask, ScoreRule};
+use nalgebra::{DMatrix, DMatrixView};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
@@ -77,23 +77,6 @@ pub fn random_problems<T: Float>(engines: Engines<T>) {
         });
         answers.collect()
     });
-}
-
-/// A function of score, head and place. Asked about the future it panics.
-#[derive(Debug)]
-pub struct OfThePast;
-
-impl ScoreFunction for OfThePast {
-    fn value(&self, score: f64, place: ScorePlace) -> f64 {
-        assert!(place.distance >= 0, "the future was asked about");
-        let factor = 1.0 + place.head as f64 + 0.1 * place.key as f64;
-        factor * score.sin() + 0.01 * place.query as f64
-    }
-
-    fn derivative(&self, score: f64, place: ScorePlace) -> f64 {
-        assert!(place.distance >= 0, "the future was asked about");
-        (1.0 + place.head as f64 + 0.1 * place.key as f64) * score.cos()
-    }
 }
 
 /// Rules of every kind under masks of every kind, which are asked about nothing that is hidden.
@@ -185,20 +168,6 @@ pub fn order_of_keys(engines: Engines<f64>) {
             }
         }
     }
-}
-
-/// Four tokens of width 4, each view a part of a larger matrix that holds NaN around it.
-pub fn each_view(check: impl Fn(DMatrixView<f64>)) {
-    let mut large = DMatrix::from_element(9, 11, f64::NAN);
-    large.view_mut((2, 3), (4, 4)).copy_from(&random(4, 4, 1));
-    let columns = large.rows(2, 4).into_owned();
-    let rows = large.columns(3, 4).into_owned();
-    check((&columns.columns(3, 4)).into());
-    check((&rows.rows(2, 4)).into());
-    check((&large.view((2, 3), (4, 4))).into());
-    check(rows.rows_range(2..6));
-    check((&SMatrix::<f64, 4, 4>::from_fn(|i, j| large[(i + 2, j + 3)])).into());
-    check((&large.fixed_view::<4, 4>(2, 3)).into());
 }
 
 /// A view gives what a copy gives, to the bit.

@@ -1,23 +1,17 @@
 //! The diagnosis finds each planted fault, with what follows from it and nothing else. A healthy layer raises nothing.
 
-#[path = "support/foreign.rs"]
-mod foreign;
-#[allow(dead_code, unused_imports)] // what other tests need
-#[path = "../../attention/tests/support/mod.rs"]
-mod support;
-
+use crate::foreign::Foreign;
+use crate::support::{masks, parameters, random};
 use attention::{
     AttentionCache, LayerGradients, Mask, MultiHeadAttention, Rotary, RotaryPairs,
     SingleHeadAttention,
 };
-use foreign::Foreign;
 use laboratory::{
     AttentionLayer, Diagnosis, Fault, Finding, Patient, SLOPE_TOLERANCE, diagnose,
     diagnose_chunks,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
-use support::{masks, parameters, random};
 
 const N: usize = 6;
 

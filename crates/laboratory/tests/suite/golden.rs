@@ -3,10 +3,10 @@
 use crate::engines::pytorch::{
     cases, causal, compare, count, list, mask, matrices, matrix, pairs,
 };
-use crate::layer::Layer;
+use crate::support::layer::Layer;
 use attention::{
-    ForwardOptions, MultiHeadAttention, Parameters, Rotary, SingleHeadAttention,
-    attention, attention_backward,
+    ForwardOptions, MultiHeadAttention, MultiHeadCache, Parameters, Rotary,
+    SingleHeadAttention, SingleHeadCache, attention, attention_backward,
 };
 use nalgebra::{DMatrix, RowDVector};
 use serde_json::Value;
@@ -47,7 +47,11 @@ fn bias(case: &Value, name: &str) -> RowDVector<f64> {
 }
 
 /// A batch of two sequences, as through `torch.nn.MultiheadAttention`.
-fn check<L: Layer<f64>>(layer: &L, case: &Value) {
+fn check<L: Layer<f64>>(
+    layer: &L,
+    weights: fn(&L::Cache) -> &[DMatrix<f64>],
+    case: &Value,
+) {
     let (xs, grads) = (matrices(&case["x"]), matrices(&case["grad_output"]));
     let contexts = case.get("context").map(matrices);
     let mask = causal(case);
@@ -63,10 +67,10 @@ fn check<L: Layer<f64>>(layer: &L, case: &Value) {
     let gradients = layer.backward_batch(&caches, &grads).unwrap();
     let what = |of: &str| format!("{}: {of}", case["name"]);
     for b in 0..xs.len() {
-        let weights = matrices(&case["weights"][b]);
-        assert_eq!(L::weights(&caches[b]).len(), weights.len());
-        for (given, weights) in L::weights(&caches[b]).iter().zip(&weights) {
-            compare(&what("weights"), given, weights);
+        let (given, right) = (weights(&caches[b]), matrices(&case["weights"][b]));
+        assert_eq!(given.len(), right.len());
+        for (given, right) in given.iter().zip(&right) {
+            compare(&what("weights"), given, right);
         }
         compare(&what("output"), &outputs[b], &matrix(&case["output"][b]));
         compare(&what("∂x"), &gradients.xs[b], &matrix(&case["grad_x"][b]));
@@ -94,8 +98,12 @@ fn layers_compute_what_pytorch_computes() {
         let parameters = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
         let n_heads = count(&case, "n_heads");
         if n_heads == 1 {
-            check(&SingleHeadAttention::from(parameters.clone()), &case);
+            fn weights(cache: &SingleHeadCache<f64>) -> &[DMatrix<f64>] {
+                std::slice::from_ref(&cache.attention.weights)
+            }
+            check(&SingleHeadAttention::from(parameters.clone()), weights, &case);
         }
-        check(&MultiHeadAttention::from_parameters(parameters, n_heads).unwrap(), &case);
+        let layer = MultiHeadAttention::from_parameters(parameters, n_heads).unwrap();
+        check(&layer, MultiHeadCache::weights, &case);
     }
 }

@@ -119,7 +119,7 @@ pub fn mask(case: &Value) -> Mask {
 }
 
 pub fn attention(engines: Engines<f64>) {
-    for case in cases("sdpa.json", include_str!("../golden/sdpa.json")) {
+    for case in cases("sdpa.json", include_str!("../../golden/sdpa.json")) {
         check(&case, engines, &mask(&case), 1, 1);
     }
 }
@@ -144,7 +144,7 @@ fn rule(case: &Value, n_heads: usize) -> ScoreRule {
 }
 
 pub fn rules_for_scores(engines: Engines<f64>) {
-    for case in cases("score_rules.json", include_str!("../golden/score_rules.json")) {
+    for case in cases("score_rules.json", include_str!("../../golden/score_rules.json")) {
         let heads = count(&case, "heads");
         let mask = causal(&case).with_scores(rule(&case, heads));
         check(&case, engines, &mask, heads, heads);
@@ -152,7 +152,7 @@ pub fn rules_for_scores(engines: Engines<f64>) {
 }
 
 pub fn shared_keys(engines: Engines<f64>) {
-    for case in cases("grouped.json", include_str!("../golden/grouped.json")) {
+    for case in cases("grouped.json", include_str!("../../golden/grouped.json")) {
         let (heads, kv_heads) = (count(&case, "heads"), count(&case, "kv_heads"));
         check(&case, engines, &causal(&case), heads, kv_heads);
     }
@@ -183,7 +183,7 @@ fn grouped_layer(case: &Value) -> MultiHeadAttention<f64> {
 
 /// With shared keys and rotary positions.
 pub fn layers(engines: Engines<f64>) {
-    for case in cases("layers.json", include_str!("../golden/layers.json")) {
+    for case in cases("layers.json", include_str!("../../golden/layers.json")) {
         let (named, layer) = (|name: &str| matrix(&case[name]), grouped_layer(&case));
         for engine in engines(TILES) {
             let what = |of: &str| format!("{}, {engine:?}: {of}", case["name"]);
@@ -203,7 +203,7 @@ pub fn layers(engines: Engines<f64>) {
 
 /// A cache holds what PyTorch holds, and gives its outputs.
 pub fn decoding(engines: Engines<f64>) {
-    for case in cases("decoding.json", include_str!("../golden/decoding.json")) {
+    for case in cases("decoding.json", include_str!("../../golden/decoding.json")) {
         let (x, layer) = (matrix(&case["x"]), grouped_layer(&case));
         let empty = KeyValueCache::new;
         for engine in engines(TILES) {

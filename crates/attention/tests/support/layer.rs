@@ -33,11 +33,10 @@ pub trait Layer<T: Float>: NamedParameters<T> + Clone {
         caches: &[Self::Cache],
         grad_outputs: &[DMatrix<T>],
     ) -> Result<BatchGradients<T>>;
-    fn weights(cache: &Self::Cache) -> &[DMatrix<T>];
 }
 
 macro_rules! layer {
-    ($layer:ident, $cache:ident, $weights:expr) => {
+    ($layer:ident, $cache:ident) => {
         impl<T: Float> Layer<T> for $layer<T> {
             type Cache = $cache<T>;
             fn parameters(&self) -> &Parameters<T> {
@@ -71,16 +70,9 @@ macro_rules! layer {
             ) -> Result<BatchGradients<T>> {
                 self.backward_batch(caches, grad_outputs)
             }
-            fn weights(cache: &Self::Cache) -> &[DMatrix<T>] {
-                $weights(cache)
-            }
         }
     };
 }
 
-layer!(SingleHeadAttention, SingleHeadCache, one_head);
-layer!(MultiHeadAttention, MultiHeadCache, MultiHeadCache::weights);
-
-fn one_head<T: Float>(cache: &SingleHeadCache<T>) -> &[DMatrix<T>] {
-    std::slice::from_ref(&cache.attention.weights)
-}
+layer!(SingleHeadAttention, SingleHeadCache);
+layer!(MultiHeadAttention, MultiHeadCache);

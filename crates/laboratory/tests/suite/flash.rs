@@ -1,14 +1,10 @@
 //! The forward pass with products from a library, in tiles of any size.
 
-#[allow(dead_code, unused_imports)] // what other tests need
-#[path = "../../attention/tests/support/mod.rs"]
-mod support;
-
+use crate::support::{Problem, off};
 use attention::Mask;
 use attention::engine::ByWeights;
 use attention::flash::Tiles;
 use laboratory::LibraryFlash;
-use support::{Problem, off};
 
 #[test]
 fn tiles_of_no_query_or_no_key_are_tiles_of_one() {

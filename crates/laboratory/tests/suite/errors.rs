@@ -1,16 +1,11 @@
 //! Misuse is an error that names the argument, and never a panic.
 
-#[path = "support/foreign.rs"]
-mod foreign;
-#[allow(dead_code, unused_imports)] // what other tests need
-#[path = "../../attention/tests/support/mod.rs"]
-mod support;
-
+use crate::foreign::Foreign;
+use crate::support::{blame, parameters, random};
 use attention::{
     AttentionCache, AttentionShape, Error, Mask, MultiHeadAttention, NamedParameters,
     Result,
 };
-use foreign::Foreign;
 use laboratory::traffic::{
     self, Memory, SlowMatrix, chunked_attention, fused_attention, naive_attention,
     naive_attention_backward, strip_for, tiled_attention, tiled_attention_backward,
@@ -21,7 +16,6 @@ use laboratory::{
     diagnose_chunks,
 };
 use nalgebra::DMatrix;
-use support::{blame, parameters, random};
 
 fn matrix((rows, columns): (usize, usize)) -> DMatrix<f64> {
     random(rows, columns, 0)

@@ -1,7 +1,8 @@
 //! Decoding with a cache: whatever the chunks, the outputs are those of the whole text at once.
 
 use super::Engines;
-use crate::support::{mask_of_chunk, masks, numbers, off, score_rules};
+use crate::support::{masks, numbers, off, score_rules};
+use attention::engine::Rule;
 use attention::flash::Tiles;
 use attention::{
     Float, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Rotary, RotaryPairs,
@@ -9,6 +10,7 @@ use attention::{
 };
 use nalgebra::{DMatrix, convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use std::ops::Range;
 
 const D_MODEL: usize = 16;
 
@@ -51,6 +53,26 @@ pub fn in_chunks<T: Float>(
         assert_eq!(cache.tokens(), first);
     }
     outputs
+}
+
+/// The mask of a text as it is for some of its tokens, which ask all up to the last of them. A rule for scores is left out.
+fn mask_of_chunk(mask: &Mask, chunk: Range<usize>) -> Mask {
+    let Range { start, end } = chunk;
+    let of_rule = |rule: &Rule| match rule {
+        Rule::Causal => Ok(Mask::causal()),
+        Rule::Window { width, sinks } => Mask::window_with_sinks(*width, *sinks),
+        Rule::Padding(valid) => Mask::padding(&valid[..end]),
+        Rule::Dense(allowed) => {
+            Mask::dense(allowed.view((start, 0), (end - start, end)).into_owned())
+        }
+        Rule::Blocks { size, allowed } => {
+            let seen = |i, j| allowed[((start + i) / size, j / size)];
+            Mask::dense(DMatrix::from_fn(end - start, end, seen))
+        }
+        Rule::Documents { ids, .. } => Mask::documents(&ids[..end]),
+    };
+    let parts = mask.rules().iter().map(|rule| of_rule(rule).unwrap());
+    parts.fold(Mask::none(), Mask::and)
 }
 
 /// A text, how it is cut, a layer and a mask.

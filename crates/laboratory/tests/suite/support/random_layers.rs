@@ -1,8 +1,7 @@
 //! Random layers, and what they compute by definition.
 
-use super::one_problem::{numbers, to_f64};
-use super::random_problems::{length, mask, reference, same, unit};
-use super::samples::options;
+use super::random_problems::{reference, same, unit};
+use super::samples::{length, mask, numbers, options, to_f64};
 use attention::flash::Tiles;
 use attention::{Float, ForwardOptions, LayerGradients, Mask, Parameters, plain};
 use nalgebra::{DMatrix, RowDVector, convert};

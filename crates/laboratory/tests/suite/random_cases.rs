@@ -1,15 +1,11 @@
 //! The programs with products from a library, on the random problems of the crate `attention`, against the definition of attention.
 //! `RANDOM_CASES` and `RANDOM_SEED` say how many problems there are, and the first one's seed.
 
-#[allow(dead_code, unused_imports)] // what other tests need
-#[path = "../../attention/tests/support/mod.rs"]
-mod support;
-
 use fast::Float;
 use laboratory::{Exponentials, LibraryFlash};
 
 fn every_engine<T: Float>() {
-    support::random_problems::run::<T>(|problem, _, inputs| {
+    crate::support::random_problems::run::<T>(|problem, _, inputs| {
         let all = [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector];
         let run = |exponentials| {
             let library = LibraryFlash { tiles: problem.tiles, exponentials };

@@ -1,0 +1,6 @@
+//! What `Flash` alone promises.
+
+mod errors;
+mod overflow;
+mod pages;
+mod threads;
