@@ -4,21 +4,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod batches;
-mod errors;
 mod examples;
 mod gradients;
 mod inspect;
 mod masks;
 mod names;
-mod online_softmax;
 mod options;
 mod plain;
 mod positions;
-mod properties;
 mod score_rules;
 #[cfg(feature = "serde")]
 mod serde;
-mod training;
-mod views;
 mod what_a_student_writes;

@@ -1,4 +1,4 @@
-//! What tests share: numbers and views of them, samples of parameters, masks and rules for scores, which are exhaustive by construction, and
+//! What tests share: numbers, samples of parameters, masks and rules for scores, which are exhaustive by construction, and
 //! what an error blames. The tests of the crate `laboratory` include this file by its path.
 
 pub mod layer;
@@ -8,7 +8,7 @@ use attention::{
     DistanceBuckets, Error, Float, ForwardOptions, Mask, Parameters, ScoreFunction,
     ScorePlace, ScoreRule,
 };
-use nalgebra::{DMatrix, DMatrixView, SMatrix, convert};
+use nalgebra::{DMatrix, convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 /// Numbers between −1 and 1, the same for the same seed.
@@ -39,20 +39,6 @@ pub fn off<T: Float, R: Float>(given: &DMatrix<T>, right: &DMatrix<R>) -> f64 {
 
 pub fn to_f64<T: Float>(x: &DMatrix<T>) -> DMatrix<f64> {
     x.map(|x| nalgebra::try_convert(x).unwrap())
-}
-
-/// Four tokens of width 4, each view a part of a larger matrix that holds NaN around it.
-pub fn each_view(check: impl Fn(DMatrixView<f64>)) {
-    let mut large = DMatrix::from_element(9, 11, f64::NAN);
-    large.view_mut((2, 3), (4, 4)).copy_from(&random(4, 4, 1));
-    let columns = large.rows(2, 4).into_owned();
-    let rows = large.columns(3, 4).into_owned();
-    check((&columns.columns(3, 4)).into());
-    check((&rows.rows(2, 4)).into());
-    check((&large.view((2, 3), (4, 4))).into());
-    check(rows.rows_range(2..6));
-    check((&SMatrix::<f64, 4, 4>::from_fn(|i, j| large[(i + 2, j + 3)])).into());
-    check((&large.fixed_view::<4, 4>(2, 3)).into());
 }
 
 /// Fresh parameters whose biases are not zero, so that a forgotten bias is seen.
@@ -152,25 +138,6 @@ pub fn sees(mask: &Mask, (n_q, n_k): (usize, usize), (i, j): (usize, usize)) -> 
         Rule::Blocks { size, allowed } => allowed[(i / size, j / size)],
         Rule::Documents { ids, .. } => position >= 0 && ids[position as usize] == ids[j],
     })
-}
-
-/// A mask of any kind, or of several, and the same by its definition.
-pub fn mask(rng: &mut ChaCha8Rng, lengths: (usize, usize)) -> (Mask, DMatrix<bool>) {
-    let (n_q, n_k) = lengths;
-    match rng.random_range(0..10) {
-        0 => (Mask::none(), DMatrix::repeat(n_q, n_k, true)),
-        1..7 => {
-            let mut all = of_every_kind(lengths, rng);
-            let (_, mask) = all.swap_remove(rng.random_range(0..all.len()));
-            let allowed = DMatrix::from_fn(n_q, n_k, |i, j| sees(&mask, lengths, (i, j)));
-            (mask, allowed)
-        }
-        _ => {
-            let (a, allowed_a) = mask(rng, lengths);
-            let (b, allowed_b) = mask(rng, lengths);
-            (a.and(b), allowed_a.zip_map(&allowed_b, |a, b| a && b))
-        }
-    }
 }
 
 /// A mask of every kind, in which each query sees a key unless it stands before the first; and two of them combined so that, if there are

@@ -12,5 +12,6 @@ mod fast;
 mod flash;
 mod from_pytorch;
 mod golden;
+mod library;
 mod precision;
 mod random_cases;

@@ -7,5 +7,6 @@ pub mod random_problems;
 #[path = "../../../../attention/tests/support/mod.rs"]
 mod samples;
 
-pub use one_problem::{Answer, Problem, answer, tolerance};
+pub use one_problem::{Answer, Problem, answer, each_view, tolerance};
+pub use random_problems::mask;
 pub use samples::*;

@@ -1,10 +1,10 @@
 //! One problem of attention with several heads, solved by any engine.
 
-use super::samples::numbers;
+use super::samples::{numbers, random};
 use attention::engine::Engine;
 use attention::flash::{FlashOutput, Inputs};
 use attention::{AttentionGradients, Float, Mask};
-use nalgebra::{DMatrix, convert};
+use nalgebra::{DMatrix, DMatrixView, SMatrix, convert};
 
 /// Results that differ by less than this are equal.
 pub fn tolerance<T: Float>() -> f64 {
@@ -68,4 +68,18 @@ pub fn answer<T: Float>(
     let forward = engine.forward(inputs).unwrap();
     let gradients = engine.backward(inputs, &forward, grad_output.into()).unwrap();
     (forward, gradients)
+}
+
+/// Four tokens of width 4, each view a part of a larger matrix that holds NaN around it.
+pub fn each_view(check: impl Fn(DMatrixView<f64>)) {
+    let mut large = DMatrix::from_element(9, 11, f64::NAN);
+    large.view_mut((2, 3), (4, 4)).copy_from(&random(4, 4, 1));
+    let columns = large.rows(2, 4).into_owned();
+    let rows = large.columns(3, 4).into_owned();
+    check((&columns.columns(3, 4)).into());
+    check((&rows.rows(2, 4)).into());
+    check((&large.view((2, 3), (4, 4))).into());
+    check(rows.rows_range(2..6));
+    check((&SMatrix::<f64, 4, 4>::from_fn(|i, j| large[(i + 2, j + 3)])).into());
+    check((&large.fixed_view::<4, 4>(2, 3)).into());
 }

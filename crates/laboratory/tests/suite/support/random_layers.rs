@@ -1,7 +1,7 @@
 //! Random layers, and what they compute by definition.
 
-use super::random_problems::{reference, same, unit};
-use super::samples::{length, mask, numbers, options, to_f64};
+use super::random_problems::{mask, reference, same, unit};
+use super::samples::{length, numbers, options, to_f64};
 use attention::flash::Tiles;
 use attention::{Float, ForwardOptions, LayerGradients, Mask, Parameters, plain};
 use nalgebra::{DMatrix, RowDVector, convert};

@@ -1,7 +1,7 @@
 //! Random problems that break programs, and the definition of attention, with which programs are compared.
 
 use super::one_problem::Data;
-use super::samples::{length, mask, to_f64};
+use super::samples::{length, of_every_kind, sees, to_f64};
 use attention::flash::{FlashOutput, Inputs, Tiles};
 use attention::{AttentionGradients, Float, Mask, plain};
 use nalgebra::{DMatrix, convert, try_convert};
@@ -106,6 +106,25 @@ pub fn width(rng: &mut ChaCha8Rng) -> usize {
 
 /// Widths whose factor 1/√d_k is a power of two.
 const EXACT_WIDTHS: [usize; 3] = [1, 4, 16];
+
+/// A mask of any kind, or of several, and the same by its definition.
+pub fn mask(rng: &mut ChaCha8Rng, lengths: (usize, usize)) -> (Mask, DMatrix<bool>) {
+    let (n_q, n_k) = lengths;
+    match rng.random_range(0..10) {
+        0 => (Mask::none(), DMatrix::repeat(n_q, n_k, true)),
+        1..7 => {
+            let mut all = of_every_kind(lengths, rng);
+            let (_, mask) = all.swap_remove(rng.random_range(0..all.len()));
+            let allowed = DMatrix::from_fn(n_q, n_k, |i, j| sees(&mask, lengths, (i, j)));
+            (mask, allowed)
+        }
+        _ => {
+            let (a, allowed_a) = mask(rng, lengths);
+            let (b, allowed_b) = mask(rng, lengths);
+            (a.and(b), allowed_a.zip_map(&allowed_b, |a, b| a && b))
+        }
+    }
+}
 
 impl Problem {
     pub fn random(rng: &mut ChaCha8Rng, largest_exponent: i32) -> Self {

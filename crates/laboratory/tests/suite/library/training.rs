@@ -267,11 +267,8 @@ fn adam_is_right_where_squares_are_out_of_range() -> Result<()> {
                 "{sizes:?}: {p}, not {right}"
             );
         }
-        #[cfg(feature = "serde")]
-        {
-            let saved = serde_json::to_string(&adam).unwrap();
-            assert_eq!(serde_json::from_str::<Adam<f32>>(&saved).unwrap(), adam);
-        }
+        let saved = serde_json::to_string(&adam).unwrap();
+        assert_eq!(serde_json::from_str::<Adam<f32>>(&saved).unwrap(), adam);
     }
     Ok(())
 }
