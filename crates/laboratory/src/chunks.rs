@@ -50,7 +50,7 @@ pub struct ChunkDiagnosis {
 /// let x = example::river().x;
 /// assert_eq!(diagnose_chunks(&layer, &x)?.findings(), []);
 ///
-/// let ill = Patient::new(layer, Fault::RestartedPositions)?;
+/// let ill = Patient::new(layer, Fault::PositionOfTheChunk)?;
 /// let findings = diagnose_chunks(&ill, &x)?.findings();
 /// assert!(matches!(findings[..], [Finding::InChunks { first: 3, .. }, Finding::InChunks { first: 1, .. }]));
 /// # Ok::<(), attention::Error>(())

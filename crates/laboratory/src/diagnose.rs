@@ -273,7 +273,7 @@ pub enum Finding {
 /// let x = example::river().x;
 /// assert_eq!(diagnose(&layer, &x, None, Mask::causal())?.findings(), []);
 ///
-/// let ill = Patient::new(layer, Fault::MissingScale)?;
+/// let ill = Patient::new(layer, Fault::ScaleMissing)?;
 /// let findings = diagnose(&ill, &x, None, Mask::causal())?.findings();
 /// // d_k = 4, so that scores which are not divided are √4 times too large.
 /// assert!(matches!(findings[..], [Finding::Scale { head: 0, factor }] if (factor - 2.0).abs() < 1e-6));

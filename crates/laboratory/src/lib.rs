@@ -12,6 +12,7 @@ mod library_flash; // attention by tiles, with products from a library
 
 mod chunks; // a text in chunks against the whole text
 mod diagnose; // finds what is wrong with a layer
+mod faults; // the one list of planted faults
 mod layer; // the interface through which a layer is examined
 mod patients; // layers with something wrong
 
@@ -26,6 +27,7 @@ pub use diagnose::{
     NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE, SLOPE_TOLERANCE, diagnose,
 };
 pub use exponentials::Exponentials;
+pub use faults::Fault;
 pub use layer::{AttentionLayer, DecodingLayer};
 pub use library_flash::LibraryFlash;
-pub use patients::{Fault, Patient, PatientCache, PatientKeyValues};
+pub use patients::{Patient, PatientCache, PatientKeyValues};

@@ -2,68 +2,15 @@
 //!
 //! All shapes fit, and nothing panics. Everything but the fault is as in the healthy layer.
 
+use crate::faults::Fault;
 use crate::layer::{AttentionLayer, DecodingLayer};
 use attention::engine::check_count;
 use attention::{
-    AttentionCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Named,
-    NamedMut, NamedParameters, Parameters, Result, SizedMask, linear, linear_backward,
-    log_sum_exp_rows, softmax_rows, softmax_rows_backward,
+    AttentionCache, Error, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
+    Named, NamedMut, NamedParameters, Parameters, Result, SizedMask, linear,
+    linear_backward, log_sum_exp_rows, softmax_rows, softmax_rows_backward,
 };
 use nalgebra::DMatrix;
-
-/// The fault of a [`Patient`].
-///
-/// ```
-/// use laboratory::Fault;
-///
-/// assert!(Fault::ALL.contains(&Fault::WrongAxis));
-/// assert!(!Fault::ALL.contains(&Fault::None));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fault {
-    /// Nothing: the layer is healthy.
-    None,
-    /// Every query sees what the next one may see.
-    OffByOneMask,
-    /// `true` is taken for "hide" where it means "may see".
-    InvertedMask,
-    /// The layer makes a causal mask of its own and does not look at the one it is given.
-    ForgottenPadding,
-    /// Hidden keys get a weight of 0 only after softmax has shared all weight out.
-    MaskAfterSoftmax,
-    /// Scores are not divided by √d_k. With d_k = 1 that changes nothing.
-    MissingScale,
-    /// Softmax runs down the columns.
-    WrongAxis,
-    /// Queries and keys of the last head start at zero.
-    DeadHead,
-    /// The last head uses the first head's columns of the projections. With one head that changes nothing.
-    SharedSlice,
-    /// The gradient with respect to the input forgets what came through the keys. Across two sequences that changes nothing.
-    ForgottenPath,
-    /// The gradient with respect to the keys forgets a transpose, where shapes allow it: with as many queries as keys.
-    KeysNotTransposed,
-    /// Positions begin at 0 in each chunk of a text that comes in chunks. Without rotary positions that changes nothing.
-    RestartedPositions,
-}
-
-impl Fault {
-    /// Every fault, without [`Fault::None`].
-    pub const ALL: &[Fault] = &[
-        Fault::OffByOneMask,
-        Fault::InvertedMask,
-        Fault::ForgottenPadding,
-        Fault::MaskAfterSoftmax,
-        Fault::MissingScale,
-        Fault::WrongAxis,
-        Fault::DeadHead,
-        Fault::SharedSlice,
-        Fault::ForgottenPath,
-        Fault::KeysNotTransposed,
-        Fault::RestartedPositions,
-    ];
-}
 
 /// A multi-head layer with a [`Fault`], for practice in finding it.
 ///
@@ -75,7 +22,7 @@ impl Fault {
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let x = example::river().x;
 /// let (healthy, _) = layer.forward(&x, Mask::causal())?;
-/// let (ill, _) = Patient::new(layer, Fault::WrongAxis)?.forward(&x, None, Mask::causal())?;
+/// let (ill, _) = Patient::new(layer, Fault::SoftmaxOverQueries)?.forward(&x, None, Mask::causal())?;
 /// assert_eq!(ill.shape(), healthy.shape()); // as if nothing were wrong
 /// assert!((ill - healthy).amax() > 0.1);
 /// # Ok::<(), attention::Error>(())
@@ -83,14 +30,32 @@ impl Fault {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Patient {
     layer: MultiHeadAttention<f64>,
-    fault: Fault,
+    fault: Option<Fault>,
 }
 
 impl Patient {
-    /// This layer, with biases, heads that are d_model / n_heads wide and its rotary positions if it has any, with this fault.
+    /// The faults that a patient may have. [`Fault::SharedSlice`] changes nothing with one head, [`Fault::PositionOfTheChunk`] nothing without
+    /// rotary positions, and [`Fault::ForgottenPath`] nothing across two sequences.
+    pub const FAULTS: &[Fault] = &[
+        Fault::OffByOneMask,
+        Fault::MaskInverted,
+        Fault::ForgottenPadding,
+        Fault::MaskAfterSoftmax,
+        Fault::ScaleMissing,
+        Fault::SoftmaxOverQueries,
+        Fault::DeadHead,
+        Fault::SharedSlice,
+        Fault::ForgottenPath,
+        Fault::KeysNotTransposed,
+        Fault::PositionOfTheChunk,
+    ];
+
+    /// This layer, with biases, heads that are d_model / n_heads wide and its rotary positions if it has any, with this fault, or healthy
+    /// with `None`.
     ///
     /// # Errors
-    /// The layer's parameters do not fit one another or its number of heads, its heads have another width, or it has no biases.
+    /// The fault is none of [`Patient::FAULTS`], the layer's parameters do not fit one another or its number of heads, its heads have another
+    /// width, or it has no biases.
     ///
     /// ```
     /// use attention::MultiHeadAttention;
@@ -103,7 +68,18 @@ impl Patient {
     /// assert_ne!(ill.parameters().w_q.columns(0, 2).amax(), 0.0); // and of the first
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn new(layer: MultiHeadAttention<f64>, fault: Fault) -> Result<Self> {
+    pub fn new(
+        layer: MultiHeadAttention<f64>,
+        fault: impl Into<Option<Fault>>,
+    ) -> Result<Self> {
+        let fault = fault.into();
+        if let Some(fault) = fault.filter(|fault| !Patient::FAULTS.contains(fault)) {
+            return Err(Error::Unsupported {
+                argument: "fault",
+                given: fault.name().to_owned(),
+                expected: "a patient has one of `Patient::FAULTS`".to_owned(),
+            });
+        }
         let n_heads = layer.n_heads();
         let rotary = layer.rotary();
         let mut layer =
@@ -123,7 +99,7 @@ impl Patient {
         }
         let d = layer.parameters.d_model() / n_heads;
         let last = (n_heads - 1) * d;
-        if fault == Fault::DeadHead {
+        if fault == Some(Fault::DeadHead) {
             // ANCHOR: dead_head
             layer.parameters.w_q.columns_mut(last, d).fill(0.0);
             layer.parameters.w_k.columns_mut(last, d).fill(0.0);
@@ -190,7 +166,7 @@ impl Patient {
     fn first_position(&self, cached: usize) -> usize {
         match self.fault {
             // ANCHOR: restarted_positions
-            Fault::RestartedPositions => 0,
+            Some(Fault::PositionOfTheChunk) => 0,
             // ANCHOR_END: restarted_positions
             // ANCHOR: healthy_positions
             _ => cached,
@@ -202,7 +178,7 @@ impl Patient {
     fn slice(&self, h: usize) -> usize {
         match self.fault {
             // ANCHOR: shared_slice
-            Fault::SharedSlice if h + 1 == self.layer.n_heads() => 0,
+            Some(Fault::SharedSlice) if h + 1 == self.layer.n_heads() => 0,
             // ANCHOR_END: shared_slice
             _ => h,
         }
@@ -212,13 +188,15 @@ impl Patient {
     fn sees(&self, asked: &SizedMask, i: usize, j: usize) -> bool {
         match self.fault {
             // ANCHOR: off_by_one_mask
-            Fault::OffByOneMask => asked.allows((i + 1).min(asked.shape().0 - 1), j),
+            Some(Fault::OffByOneMask) => {
+                asked.allows((i + 1).min(asked.shape().0 - 1), j)
+            }
             // ANCHOR_END: off_by_one_mask
             // ANCHOR: inverted_mask
-            Fault::InvertedMask => !asked.allows(i, j),
+            Some(Fault::MaskInverted) => !asked.allows(i, j),
             // ANCHOR_END: inverted_mask
             // ANCHOR: forgotten_padding
-            Fault::ForgottenPadding => j + asked.shape().0 <= i + asked.shape().1,
+            Some(Fault::ForgottenPadding) => j + asked.shape().0 <= i + asked.shape().1,
             // ANCHOR_END: forgotten_padding
             // ANCHOR: healthy_mask
             _ => asked.allows(i, j),
@@ -239,7 +217,7 @@ impl Patient {
     fn scale(&self, d_k: usize) -> f64 {
         match self.fault {
             // ANCHOR: missing_scale
-            Fault::MissingScale => 1.0,
+            Some(Fault::ScaleMissing) => 1.0,
             // ANCHOR_END: missing_scale
             // ANCHOR: healthy_scale
             _ => 1.0 / (d_k as f64).sqrt(),
@@ -250,12 +228,12 @@ impl Patient {
     fn weights(&self, scores: DMatrix<f64>, mask: &SizedMask) -> Result<DMatrix<f64>> {
         Ok(match self.fault {
             // ANCHOR: wrong_axis
-            Fault::WrongAxis => {
+            Some(Fault::SoftmaxOverQueries) => {
                 softmax_rows(&mask.apply(scores)?.transpose())?.transpose()
             }
             // ANCHOR_END: wrong_axis
             // ANCHOR: mask_after_softmax
-            Fault::MaskAfterSoftmax => clear_hidden(mask, softmax_rows(&scores)?),
+            Some(Fault::MaskAfterSoftmax) => clear_hidden(mask, softmax_rows(&scores)?),
             // ANCHOR_END: mask_after_softmax
             // ANCHOR: healthy_weights
             _ => softmax_rows(&mask.apply(scores)?)?,
@@ -271,12 +249,12 @@ impl Patient {
         grad_weights: DMatrix<f64>,
     ) -> Result<DMatrix<f64>> {
         match self.fault {
-            Fault::WrongAxis => {
+            Some(Fault::SoftmaxOverQueries) => {
                 let (weights, grad) =
                     (head.weights.transpose(), grad_weights.transpose());
                 Ok(softmax_rows_backward(&weights, &grad)?.transpose())
             }
-            Fault::MaskAfterSoftmax => {
+            Some(Fault::MaskAfterSoftmax) => {
                 let before_mask = softmax_rows(&self.scores(&head.q, &head.k))?;
                 softmax_rows_backward(&before_mask, &clear_hidden(mask, grad_weights))
             }
@@ -302,7 +280,7 @@ impl Patient {
         let grad_q = &grad_scores * k;
         let grad_k = match self.fault {
             // ANCHOR: keys_not_transposed
-            Fault::KeysNotTransposed if grad_scores.is_square() => &grad_scores * q,
+            Some(Fault::KeysNotTransposed) if grad_scores.is_square() => &grad_scores * q,
             // ANCHOR_END: keys_not_transposed
             // ANCHOR: healthy_grad_k
             _ => grad_scores.transpose() * q,
@@ -315,7 +293,7 @@ impl Patient {
     fn sum_of_paths(&self, [by_q, by_k, by_v]: [DMatrix<f64>; 3]) -> DMatrix<f64> {
         match self.fault {
             // ANCHOR: forgotten_path
-            Fault::ForgottenPath => by_q + by_v,
+            Some(Fault::ForgottenPath) => by_q + by_v,
             // ANCHOR_END: forgotten_path
             // ANCHOR: healthy_paths
             _ => by_q + by_k + by_v,
@@ -426,11 +404,11 @@ impl AttentionLayer for Patient {
 ///
 /// ```
 /// use attention::{MultiHeadAttention, example};
-/// use laboratory::{DecodingLayer, Fault, Patient, PatientKeyValues};
+/// use laboratory::{DecodingLayer, Patient, PatientKeyValues};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let patient = Patient::new(layer, Fault::None)?;
+/// let patient = Patient::new(layer, None)?;
 /// let mut cached = PatientKeyValues::default();
 /// patient.forward_cached(&example::river().x, &mut cached)?;
 /// assert_eq!(cached.tokens(), 6);

@@ -10,6 +10,7 @@ use attention::{
     named_parameters, softmax_rows, softmax_rows_backward,
 };
 use fast::Float;
+use laboratory::Fault::{self, *};
 use model::{NormCache, Repeated, RmsNorm, Run, Task as _, Text, cross_entropy};
 use nalgebra::{DMatrix, RowDVector};
 use rand::SeedableRng as _;
@@ -26,17 +27,16 @@ const EVERY: usize = 20;
 /// The step at which entropy and gradients are looked at, before it is taken.
 const LOOK: usize = 100;
 
-/// What is wrong with a model's attention.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Fault {
-    None,
-    /// Softmax down the columns: over queries, not over keys.
-    Axis,
-    /// The heads' outputs (heads, n, d) are read as (n, heads · d) without a transpose.
-    NoTranspose,
-    /// Scores aren't divided by √d.
-    NoScale,
-}
+/// The models: what each is called, its fault, and the width of its heads.
+const MODELS: [(&str, Option<Fault>, usize); 7] = [
+    ("right", None, 32),
+    ("softmax over the wrong axis", Some(SoftmaxOverQueries), 32),
+    ("heads merged without a transpose", Some(HeadsMergedWithoutTranspose), 32),
+    ("right, 64 wide", None, 64),
+    ("no scale, 64 wide", Some(ScaleMissing), 64),
+    ("right, 512 wide", None, 512),
+    ("no scale, 512 wide", Some(ScaleMissing), 512),
+];
 
 /// The parameters, or their gradients.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl<T: Float> Faulty<T> {
         Ok(Faulty { embedding: random.w_q, norms, layers, unembedding })
     }
 
-    fn forward(&self, fault: Fault, tokens: &[usize]) -> Result<Forward<T>> {
+    fn forward(&self, fault: Option<Fault>, tokens: &[usize]) -> Result<Forward<T>> {
         let mut x = self.embedding.select_rows(tokens);
         let mut caches = vec![];
         for (layer, norm) in self.layers.iter().zip(&self.norms) {
@@ -101,7 +101,7 @@ impl<T: Float> Faulty<T> {
     }
 
     /// Returns the sum of the losses of a text and its gradients.
-    fn loss_and_gradients(&self, fault: Fault, text: &Text) -> Result<(T, Self)> {
+    fn loss_and_gradients(&self, fault: Option<Fault>, text: &Text) -> Result<(T, Self)> {
         let (read, targets) = (text.read(), text.targets());
         let Forward { scores, layers: caches, norm, normed } =
             self.forward(fault, read)?;
@@ -137,7 +137,7 @@ impl<T: Float> Faulty<T> {
     }
 
     /// The mean loss of what is to be said, when the texts are read whole as in training, or token by token as when the model writes.
-    fn loss(&self, fault: Fault, texts: &[Text], by_token: bool) -> Result<f64> {
+    fn loss(&self, fault: Option<Fault>, texts: &[Text], by_token: bool) -> Result<f64> {
         let losses = texts.par_iter().map(|text| -> Result<f64> {
             let (read, targets) = (text.read(), text.targets());
             let scores = if by_token {
@@ -159,13 +159,14 @@ fn rotary() -> Result<Rotary> {
     Ok(Rotary::new(10_000.0, RotaryPairs::Halves)?)
 }
 
-fn scale<T: Float>(fault: Fault, d: usize) -> T {
-    nalgebra::convert(if fault == Fault::NoScale { 1.0 } else { (d as f64).powf(-0.5) })
+fn scale<T: Float>(fault: Option<Fault>, d: usize) -> T {
+    let width = if fault == Some(ScaleMissing) { 1 } else { d };
+    nalgebra::convert((width as f64).powf(-0.5))
 }
 
 /// Causal attention of all heads with a fault: weights and outputs.
 fn attend<T: Float>(
-    fault: Fault,
+    fault: Option<Fault>,
     [q, k, v]: &[DMatrix<T>; 3],
 ) -> Result<(Vec<DMatrix<T>>, DMatrix<T>)> {
     let (n, d) = (q.nrows(), q.ncols() / HEADS);
@@ -178,7 +179,7 @@ fn attend<T: Float>(
         }
         // ANCHOR: axis
         let of_head = match fault {
-            Fault::Axis => softmax_rows(&scores.transpose())?.transpose(),
+            Some(SoftmaxOverQueries) => softmax_rows(&scores.transpose())?.transpose(),
             _ => softmax_rows(&scores)?,
         };
         // ANCHOR_END: axis
@@ -195,12 +196,12 @@ fn attend<T: Float>(
 // ANCHOR: place
 /// The head, the token and the column whose output stands here once heads are merged.
 fn place(
-    fault: Fault,
+    fault: Option<Fault>,
     (i, c): (usize, usize),
     (n, d): (usize, usize),
 ) -> (usize, usize, usize) {
     match fault {
-        Fault::NoTranspose => {
+        Some(HeadsMergedWithoutTranspose) => {
             let flat = i * HEADS * d + c; // as (n, heads · d), and so as (heads, n, d)
             (flat / (n * d), flat / d % n, flat % d)
         }
@@ -210,7 +211,7 @@ fn place(
 // ANCHOR_END: place
 
 fn attend_backward<T: Float>(
-    fault: Fault,
+    fault: Option<Fault>,
     cache: &Cache<T>,
     grad_attended: &DMatrix<T>,
 ) -> Result<[DMatrix<T>; 3]> {
@@ -227,7 +228,7 @@ fn attend_backward<T: Float>(
         let weights = &cache.weights[head];
         let grad_weights = grad_output * of(v).transpose();
         let grad_scores = match fault {
-            Fault::Axis => {
+            Some(SoftmaxOverQueries) => {
                 softmax_rows_backward(&weights.transpose(), &grad_weights.transpose())?
                     .transpose()
             }
@@ -266,7 +267,7 @@ fn entropy<'a, T: Float>(heads: impl Iterator<Item = &'a DMatrix<T>>) -> Result<
 }
 
 /// Trains a model with this fault.
-fn train(fault: Fault, width: usize, steps: usize) -> Result<Curves> {
+fn train(fault: Option<Fault>, width: usize, steps: usize) -> Result<Curves> {
     let task = Repeated::OF_BOOK;
     let held_out = task.held_out();
     let mut model =
@@ -311,15 +312,7 @@ fn main() -> Result<()> {
     let file = std::env::args().nth(1).context("give the file for the curves")?;
     let (begin, date) = (std::time::Instant::now(), record::here::now()?);
     let mut models = vec![];
-    for (name, fault, width) in [
-        ("right", Fault::None, 32),
-        ("softmax over the wrong axis", Fault::Axis, 32),
-        ("heads merged without a transpose", Fault::NoTranspose, 32),
-        ("right, 64 wide", Fault::None, 64),
-        ("no scale, 64 wide", Fault::NoScale, 64),
-        ("right, 512 wide", Fault::None, 512),
-        ("no scale, 512 wide", Fault::NoScale, 512),
-    ] {
+    for (name, fault, width) in MODELS {
         let Curves { losses, by_token, entropy, q_over_v } = train(fault, width, STEPS)?;
         let last = losses.last().map_or(f64::NAN, |last| last[1]);
         eprintln!(
@@ -350,7 +343,7 @@ mod tests {
     #[test]
     fn every_model_has_the_gradients_of_its_own_forward_pass() -> Result<()> {
         let texts = [Text { tokens: vec![0, 3, 1, 0, 3, 1], first: 4 }];
-        for fault in [Fault::None, Fault::Axis, Fault::NoTranspose, Fault::NoScale] {
+        for (_, fault, _) in MODELS {
             let model = Faulty::<f64>::new(5, 4, &mut ChaCha8Rng::seed_from_u64(0))?;
             let (_, gradients) = model.loss_and_gradients(fault, &texts[0])?;
             let loss = |model: &Faulty<f64>| {
@@ -371,13 +364,13 @@ mod tests {
     fn which_test_sees_which_fault() -> Result<()> {
         let model = Faulty::<f64>::new(10, 64, &mut ChaCha8Rng::seed_from_u64(0))?;
         let tokens = [3, 1, 4, 1, 5, 9, 2, 6];
-        let right = model.forward(Fault::None, &tokens)?;
+        let right = model.forward(None, &tokens)?;
         for (fault, seen) in [
             // rows sum to one, the last token, one head at a time, entropy, a right program
-            (Fault::None, [false, false, false, false, false]),
-            (Fault::Axis, [true, true, false, false, true]),
-            (Fault::NoTranspose, [false, true, true, false, true]),
-            (Fault::NoScale, [false, false, false, true, true]),
+            (None, [false, false, false, false, false]),
+            (Some(SoftmaxOverQueries), [true, true, false, false, true]),
+            (Some(HeadsMergedWithoutTranspose), [false, true, true, false, true]),
+            (Some(ScaleMissing), [false, false, false, true, true]),
         ] {
             let forward = model.forward(fault, &tokens)?;
             let Cache { qkv, weights, attended, .. } = &forward.layers[0];
@@ -401,9 +394,11 @@ mod tests {
     /// A shorter training than the book's, with the order of its results.
     #[test]
     fn two_faults_see_the_future() -> Result<()> {
-        for (fault, leaks) in
-            [(Fault::None, false), (Fault::Axis, true), (Fault::NoTranspose, true)]
-        {
+        for (fault, leaks) in [
+            (None, false),
+            (Some(SoftmaxOverQueries), true),
+            (Some(HeadsMergedWithoutTranspose), true),
+        ] {
             let Curves { losses, by_token, .. } = train(fault, 16, 60)?;
             let last = losses.last().unwrap()[1];
             assert_eq!(

@@ -1,8 +1,7 @@
 //! The suite's files: cases with their results and faults, as JSON that is pleasant to compare.
 
-use super::faults::GROUPS;
 use super::values::{off, off_by};
-use super::{Case, Fault, Results, Wrong, answer, cases};
+use super::{Case, Fault, Results, Wrong, answer, cases, faults};
 use half::{bf16, f16};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -38,16 +37,16 @@ pub fn files() -> Result<BTreeMap<String, String>, Wrong> {
         let file = json!({ "version": 1, "operation": operation, "cases": cases });
         files.insert(format!("{operation}.json"), text(&file));
     }
-    let fault = |fault: &Fault| {
+    let fault = |fault: Fault| {
         let mut entry = json!({ "number": fault.number(), "words": fault.words() });
         if let Some(source) = fault.source() {
             entry["source"] = format!("https://github.com/{source}").into();
         }
         (fault.name().to_owned(), entry)
     };
-    let faults: Map<_, _> = Fault::ALL.iter().map(fault).collect();
-    let file = text(&json!({ "version": 1, "groups": GROUPS, "faults": faults }));
-    files.insert("faults.json".to_owned(), file);
+    let faults: Map<_, _> = faults().map(fault).collect();
+    let file = json!({ "version": 1, "groups": Fault::GROUPS, "faults": faults });
+    files.insert("faults.json".to_owned(), text(&file));
     Ok(files)
 }
 
@@ -63,9 +62,9 @@ fn entry(case: &Case) -> Result<Value, Wrong> {
         inputs["training"] = false.into();
     }
     let right = given(&inputs, None)?;
-    let mut faults = vec![];
+    let mut told = vec![];
     let mut least = f64::INFINITY; // the smallest change by a fault
-    for &fault in Fault::ALL {
+    for fault in faults() {
         let wrong = given(&case.inputs, Some(fault))?;
         let by = off(&wrong, &right);
         if by <= TOLERANCES[0].1 {
@@ -76,7 +75,7 @@ fn entry(case: &Case) -> Result<Value, Wrong> {
             |name: &str, value: &Value| off_by(value, &right[name]) > TOLERANCES[0].1;
         let changed: Results =
             wrong.into_iter().filter(|(name, value)| changed(name, value)).collect();
-        faults.push(json!({ "fault": fault.name(), "results": rounded(changed.into()) }));
+        told.push(json!({ "fault": fault.name(), "results": rounded(changed.into()) }));
     }
     let mut tolerance = Map::new();
     for (precision, of_precision) in TOLERANCES {
@@ -97,7 +96,7 @@ fn entry(case: &Case) -> Result<Value, Wrong> {
         "inputs": case.inputs,
         "results": rounded(right.into()),
         "tolerance": tolerance,
-        "faults": faults,
+        "faults": told,
     }))
 }
 

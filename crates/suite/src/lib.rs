@@ -7,14 +7,13 @@
 
 mod by_crate; // the operations as the crate computes them
 mod cases; // their inputs
-mod faults;
 mod files; // the cases as JSON
 mod plain; // the operations with a fault
 mod values; // numbers and arrays in JSON
 
 pub use cases::{Case, cases};
-pub use faults::Fault;
 pub use files::files;
+pub use laboratory::Fault;
 pub use values::{off, off_by};
 
 use attention::engine::{ByWeights, Engine};
@@ -33,11 +32,16 @@ fn results<const N: usize>(named: [(&str, Value); N]) -> Results {
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
+/// Returns the faults that [`answer`] can have: those of the book's list of twenty.
+pub fn faults() -> impl Iterator<Item = Fault> {
+    Fault::ALL.iter().copied().filter(|fault| fault.number().is_some())
+}
+
 /// Returns the results of an operation: those of the crate `attention`, or with a fault those of a program that has it. `None` means
 /// that there is no such operation.
 ///
 /// # Errors
-/// An input is missing, can't be read, or doesn't fit the others.
+/// An input is missing, can't be read, or doesn't fit the others, or the fault is none of [`faults`].
 ///
 /// ```
 /// use suite::{Fault, answer};
@@ -62,6 +66,9 @@ pub fn answer(
 ) -> Result<Option<Results>, Wrong> {
     match fault {
         None => answer_by_crate::<f64>(operation, inputs, ByWeights),
+        Some(fault) if fault.number().is_none() => {
+            Err(format!("the suite has no fault {}", fault.name()).into())
+        }
         Some(_) => answer_with(fault, operation, inputs),
     }
 }

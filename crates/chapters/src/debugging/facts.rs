@@ -29,9 +29,9 @@ pub const D_HEAD: usize = D_MODEL / HEADS;
 
 /// The patients in the order in which the chapter presents them; the last one is [`examine_decoding`]'s.
 pub const PATIENTS: [(&str, Fault); 8] = [
-    ("a", Fault::WrongAxis),
+    ("a", Fault::SoftmaxOverQueries),
     ("b", Fault::OffByOneMask),
-    ("c", Fault::MissingScale),
+    ("c", Fault::ScaleMissing),
     ("d", Fault::DeadHead),
     ("e", Fault::ForgottenPath),
     ("f", Fault::SharedSlice),
@@ -45,20 +45,22 @@ fn sentence() -> DMatrix<f64> {
 }
 
 /// A small layer with this fault, on the sentence.
-fn examine_under(fault: Fault, mask: &Mask) -> Result<Diagnosis> {
+fn examine_under(fault: impl Into<Option<Fault>>, mask: &Mask) -> Result<Diagnosis> {
     let patient = Patient::new(layer(D_MODEL, HEADS, 12)?, fault)?;
     Ok(diagnose(&patient, &sentence(), None, mask)?)
 }
 
 /// The same layer with rotary positions and this fault, on the sentence at once, and in chunks.
-pub fn examine_decoding(fault: Fault) -> Result<(Diagnosis, ChunkDiagnosis)> {
+pub fn examine_decoding(
+    fault: impl Into<Option<Fault>>,
+) -> Result<(Diagnosis, ChunkDiagnosis)> {
     let rotary = Rotary::new(10_000.0, RotaryPairs::Halves)?;
     let layer = layer(D_MODEL, HEADS, 12)?.with_rotary(rotary)?;
     let (patient, x) = (Patient::new(layer, fault)?, sentence());
     Ok((diagnose(&patient, &x, None, Mask::causal())?, diagnose_chunks(&patient, &x)?))
 }
 
-pub fn examine(fault: Fault) -> Result<Diagnosis> {
+pub fn examine(fault: impl Into<Option<Fault>>) -> Result<Diagnosis> {
     examine_under(fault, &Mask::causal())
 }
 
@@ -102,7 +104,7 @@ pub fn failed_checks() -> Result<Vec<(Fault, [bool; 8])>> {
         findings.extend(examine_decoding(fault)?.1.findings());
         Ok((fault, CHECKS.map(|(_, finds)| findings.iter().any(finds))))
     };
-    Fault::ALL.iter().map(failed).collect()
+    Patient::FAULTS.iter().map(failed).collect()
 }
 
 pub const KEYS: usize = 24;
@@ -111,7 +113,7 @@ const WIDE: usize = 128;
 pub const WIDE_HEAD: usize = WIDE / 2;
 
 /// Entropies of the rows of a head with this fault; row i sees i + 1 keys.
-pub fn entropies(fault: Fault) -> Result<Vec<f64>> {
+pub fn entropies(fault: impl Into<Option<Fault>>) -> Result<Vec<f64>> {
     let x: DMatrix<f64> = normal(KEYS, WIDE, &mut ChaCha8Rng::seed_from_u64(21));
     let patient = Patient::new(layer(WIDE, 2, 22)?, fault)?;
     let (_, cache) = patient.forward(&x, None, Mask::causal())?;

@@ -30,18 +30,17 @@ pub fn generate(page: &mut Page) -> Result<()> {
 
 fn name(fault: Fault) -> &'static str {
     match fault {
-        Fault::None => "healthy",
         Fault::OffByOneMask => "mask off by one",
-        Fault::InvertedMask => "mask inverted",
+        Fault::MaskInverted => "mask inverted",
         Fault::ForgottenPadding => "padding forgotten",
         Fault::MaskAfterSoftmax => "mask after softmax",
-        Fault::MissingScale => "scale missing",
-        Fault::WrongAxis => "softmax down the columns",
+        Fault::ScaleMissing => "scale missing",
+        Fault::SoftmaxOverQueries => "softmax down the columns",
         Fault::DeadHead => "queries, keys of one head start at zero",
         Fault::SharedSlice => "two heads on one slice",
         Fault::ForgottenPath => "a path into $X$ forgotten",
         Fault::KeysNotTransposed => "a transpose forgotten",
-        Fault::RestartedPositions => "positions start again",
+        Fault::PositionOfTheChunk => "positions start again",
         _ => "another fault",
     }
 }
@@ -49,7 +48,7 @@ fn name(fault: Fault) -> &'static str {
 fn training(page: &mut Page) -> Result<()> {
     let row = |losses: &Losses| {
         vec![
-            name(losses.fault).to_owned(),
+            losses.fault.map_or("healthy", name).to_owned(),
             fixed(losses.before, 3),
             fixed(losses.previous, 3),
             fixed(losses.next, 3),
@@ -124,7 +123,7 @@ fn watched(page: &mut Page) -> Result<()> {
 
 /// The healthy layer's report, and its influence beside that of a leaking one.
 fn healthy(page: &mut Page) -> Result<()> {
-    let healthy = examine(Fault::None)?;
+    let healthy = examine(None)?;
     page.file("healthy.txt", healthy.to_string());
     let leaking = examine(Fault::OffByOneMask)?;
     for (name, diagnosis, title, says) in [
@@ -150,7 +149,7 @@ fn healthy(page: &mut Page) -> Result<()> {
 /// Entropy of each row against the number of keys that it sees, for heads with and without a fault.
 fn entropies(page: &mut Page) -> Result<()> {
     let (healthy, unscaled) =
-        (facts::entropies(Fault::None)?, facts::entropies(Fault::MissingScale)?);
+        (facts::entropies(None)?, facts::entropies(Fault::ScaleMissing)?);
     page.value("entropy-keys", integer(facts::KEYS));
     page.value("entropy-d", integer(facts::WIDE_HEAD));
     let line = |name, colour, entropies: Vec<f64>| {
@@ -202,16 +201,16 @@ fn hunt(page: &mut Page) -> Result<()> {
             report.split_once("\nfindings\n").context("a report without findings")?;
         Ok((symptoms.to_owned(), findings.to_owned()))
     };
-    let (healthy, _) = split(Fault::None)?;
+    let (healthy, _) = split(None)?;
     for (at, (letter, fault)) in facts::PATIENTS.into_iter().enumerate() {
-        let (symptoms, findings) = split(fault)?;
+        let (symptoms, findings) = split(Some(fault))?;
         let symptoms =
             if at == 0 { symptoms } else { differing_blocks(&symptoms, &healthy) };
         let findings = findings.lines().map(|line| line.trim().to_owned() + "\n");
         page.file(format!("patient-{letter}.txt"), symptoms);
         page.file(format!("patient-{letter}-findings.txt"), findings.collect::<String>());
     }
-    let of_columns = examine(Fault::WrongAxis)?;
+    let of_columns = examine(Fault::SoftmaxOverQueries)?;
     let map = heat_map(&of_columns.heads[0].weights, &TOKENS, &TOKENS)?;
     page.file("patient-a-map.txt", map);
     page.value("d-head", integer(D_HEAD));
@@ -228,8 +227,8 @@ fn decoding(page: &mut Page) -> Result<()> {
             whole.split_once("\nfindings\n").context("a report without findings")?;
         Ok((format!("{symptoms}\n{chunks}"), chunks.findings()))
     };
-    let (healthy, _) = report(Fault::None)?;
-    let (symptoms, findings) = report(Fault::RestartedPositions)?;
+    let (healthy, _) = report(None)?;
+    let (symptoms, findings) = report(Some(Fault::PositionOfTheChunk))?;
     page.file("patient-i.txt", differing_blocks(&symptoms, &healthy));
     let findings = findings.iter().map(|finding| format!("{finding}\n"));
     page.file("patient-i-findings.txt", findings.collect::<String>());

@@ -198,7 +198,7 @@ fn what_does_not_fit_the_examined_layer() {
 
 #[test]
 fn what_does_not_fit_a_text_in_chunks() {
-    let patient = Patient::new(multi_head(), Fault::RestartedPositions).unwrap();
+    let patient = Patient::new(multi_head(), Fault::PositionOfTheChunk).unwrap();
     for (shape, expected) in [((6, 3), "Shape x"), ((0, 4), "Empty x")] {
         let x = matrix(shape);
         assert_eq!(blamed(diagnose_chunks(&multi_head(), &x)), expected);
@@ -226,6 +226,10 @@ fn what_does_not_fit_a_patient() {
     assert_eq!(
         patient(without_biases).unwrap_err().to_string(),
         "`b_q` has 0 columns but a patient has biases of d_model = 4"
+    );
+    assert_eq!(
+        Patient::new(multi_head(), Fault::AlibiAdded).unwrap_err().to_string(),
+        "`fault` is alibi-added but a patient has one of `Patient::FAULTS`"
     );
     let mut patient = patient(|_| ()).unwrap();
     let (output, cache) = patient.forward(&matrix((3, 4)), None, Mask::none()).unwrap();
