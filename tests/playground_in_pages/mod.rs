@@ -508,7 +508,7 @@ fn random_scores_are_divided_as_chosen() {
         let by = 256_f64.powf(0.5 * divisor as f64);
         let scores = DVector::from_vec(products) / by;
         let weights = attention::softmax(&scores).unwrap();
-        let jacobian = attention::softmax_jacobian(&weights).unwrap();
+        let jacobian = attention::softmax::softmax_jacobian(&weights).unwrap();
         let largest = weights.imax();
         assert_eq!(
             says(&mut tab, "root"),
@@ -605,7 +605,8 @@ fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
             roof.split('|').collect::<Vec<_>>().try_into().unwrap();
         let ridge = peak.parse::<f64>().unwrap() / bandwidth.parse::<f64>().unwrap();
         let length = [4, 14][machine % 2];
-        let shape = attention::AttentionShape::self_attention(1, 1 << length, 64, 64, 1);
+        let shape =
+            attention::cost::AttentionShape::self_attention(1, 1 << length, 64, 64, 1);
         let steps = laboratory::roofline::steps(
             &shape,
             if name.contains("bf16") { 2 } else { 4 },

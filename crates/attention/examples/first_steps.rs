@@ -3,7 +3,7 @@
 //! `cargo run -p attention --example first_steps`
 
 // ANCHOR: all
-use attention::{Error, Mask, attention, example, heat_map};
+use attention::{Error, Mask, attention, example, inspect::heat_map};
 
 fn main() -> Result<(), Error> {
     let sentence = example::river();

@@ -24,6 +24,7 @@ pub use crate::dropout::HeadDropout;
 pub use crate::error::{
     check_count, check_positive, check_room, check_shape, unsupported,
 };
+pub use crate::linear::{linear_backward_by, linear_by};
 pub use crate::mask::{Rule, neg_infinity};
 pub use crate::paged::{PagedInputs, Pages};
 pub use crate::parallel::on_a_worker;

@@ -11,8 +11,8 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 /// [`gradient_check`] knows the loss as well, and divides by more where that is rounded much.
 ///
 /// ```
-/// assert_eq!(attention::relative_error(1.0_f64, 1.0), 0.0);
-/// assert!((attention::relative_error(1.0_f64, 3.0) - 0.5).abs() < 1e-8);
+/// assert_eq!(attention::gradient_check::relative_error(1.0_f64, 1.0), 0.0);
+/// assert!((attention::gradient_check::relative_error(1.0_f64, 3.0) - 0.5).abs() < 1e-8);
 /// ```
 pub fn relative_error<T: Float>(analytic: T, numeric: T) -> T {
     let floor = nalgebra::convert(1e-8); // two zeros are equal
@@ -35,7 +35,7 @@ fn relative_error_above<T: Float>(floor: T, analytic: T, numeric: T) -> T {
 /// use nalgebra::dmatrix;
 ///
 /// let x = dmatrix![3.0_f64, -1.0];
-/// let gradient = attention::numerical_gradient(&x, 1e-5, |x| Ok(x.norm_squared()))?;
+/// let gradient = attention::gradient_check::numerical_gradient(&x, 1e-5, |x| Ok(x.norm_squared()))?;
 /// assert!((gradient - 2.0 * x).amax() < 1e-9);
 /// # Ok::<(), attention::Error>(())
 /// ```

@@ -18,7 +18,7 @@ use nalgebra::{DMatrixView, DVector};
 /// ```
 /// use nalgebra::dmatrix;
 ///
-/// let entropy = attention::row_entropy(&dmatrix![1.0_f64, 0.0; 0.5, 0.5])?;
+/// let entropy = attention::inspect::row_entropy(&dmatrix![1.0_f64, 0.0; 0.5, 0.5])?;
 /// assert_eq!(entropy.as_slice(), [0.0, 2.0_f64.ln()]);
 /// # Ok::<(), attention::Error>(())
 /// ```
@@ -48,7 +48,7 @@ pub fn row_entropy<'a, T: Float>(
 /// use nalgebra::dmatrix;
 ///
 /// let weights = dmatrix![1.0_f64, 0.0; 0.25, 0.75];
-/// let map = attention::heat_map(&weights, &["a", "b"], &["a", "b"])?;
+/// let map = attention::inspect::heat_map(&weights, &["a", "b"], &["a", "b"])?;
 /// assert_eq!(map, "        a       b\na  █ 1.00    0.00\nb  ░ 0.25  ▓ 0.75\n");
 /// # Ok::<(), attention::Error>(())
 /// ```

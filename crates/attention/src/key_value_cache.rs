@@ -308,7 +308,7 @@ impl<T: Float> MultiHeadAttention<T> {
     /// cache was filled by another layer, or by this one before its parameters changed. Then the cache is as it was.
     ///
     /// ```
-    /// use attention::{KeyValueCache, Mask, MultiHeadAttention, Rotary, RotaryPairs};
+    /// use attention::{KeyValueCache, Mask, MultiHeadAttention, Rotary, positions::RotaryPairs};
     /// use nalgebra::DMatrix;
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///

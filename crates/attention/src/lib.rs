@@ -11,18 +11,18 @@ pub mod example;
 mod float;
 #[allow(missing_docs)] // a comment beside each field says its shape
 pub mod plain; // the program that the book builds
-mod softmax;
+pub mod softmax;
 mod sums;
 
 mod by_weights; // the engine of the equations
 mod dot_product; // scores, weights, output
 pub mod engine; // what computes attention for a layer
-mod mask;
-mod score_rule; // positions as a bias, soft caps
-mod static_shapes;
+pub mod mask;
+pub mod score_rule; // positions as a bias, soft caps
+pub mod static_shapes;
 
 mod linear;
-mod named_parameters; // of whatever learns
+pub mod named_parameters; // of whatever learns
 mod parameters; // of a layer
 
 mod adam;
@@ -33,7 +33,7 @@ mod key_value_cache; // for a model that writes
 mod multi_head;
 mod paged; // keys and values in pages
 mod parallel;
-mod positions; // as waves, as angles
+pub mod positions; // as waves, as angles
 mod single_head; // projections, and the layer with one head
 
 mod batch; // many sequences
@@ -41,10 +41,10 @@ mod batch; // many sequences
 #[cfg(feature = "serde")]
 mod saved; // matrices in files
 
-mod gradient_check;
+pub mod gradient_check;
 
-mod cost;
-mod inspect;
+pub mod cost;
+pub mod inspect;
 
 pub mod flash; // the same attention, without its matrix of weights
 
@@ -53,7 +53,6 @@ pub mod cuda; // and on a GPU
 
 pub use adam::Adam;
 pub use batch::BatchGradients;
-pub use cost::{AttentionShape, Bytes, Flops};
 pub use dot_product::{
     AttentionCache, AttentionGradients, attention, attention_backward, attention_weights,
     scaled_scores,
@@ -62,23 +61,15 @@ pub use error::{Error, Result};
 pub use float::Float;
 pub use forward_options::{BatchOptions, ForwardOptions};
 pub use gradient_check::{
-    GradientCheck, gradient_check, gradient_check_parameters, gradient_check_sample,
-    numerical_gradient, relative_error,
+    gradient_check, gradient_check_parameters, gradient_check_sample,
 };
-pub use inspect::{heat_map, row_entropy};
 pub use key_value_cache::KeyValueCache;
-pub use linear::{linear, linear_backward, linear_backward_by, linear_by};
-pub use mask::{Mask, SizedMask, Visibility};
+pub use linear::{linear, linear_backward};
+pub use mask::Mask;
 pub use multi_head::{MultiHeadAttention, MultiHeadCache};
-#[doc(hidden)]
-pub use named_parameters::joined;
-pub use named_parameters::{Named, NamedMut, NamedParameters};
+pub use named_parameters::NamedParameters;
 pub use parameters::{LayerGradients, LayerParameters, Parameters};
-pub use positions::{Rotary, RotaryPairs, sinusoidal_positions};
-pub use score_rule::{DistanceBuckets, ScoreFunction, ScorePlace, ScoreRule};
+pub use positions::Rotary;
+pub use score_rule::ScoreRule;
 pub use single_head::{SingleHeadAttention, SingleHeadCache};
-pub use softmax::{
-    log_sum_exp, log_sum_exp_rows, softmax, softmax_backward, softmax_jacobian,
-    softmax_rows, softmax_rows_backward,
-};
-pub use static_shapes::attention_static;
+pub use softmax::{log_sum_exp, softmax, softmax_rows};

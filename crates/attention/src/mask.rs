@@ -381,7 +381,7 @@ mod saved {
 /// The part of a tile of the score matrix that may be seen.
 ///
 /// ```
-/// use attention::{Mask, Visibility};
+/// use attention::{Mask, mask::Visibility};
 ///
 /// let mask = Mask::causal();
 /// let sized = mask.sized(8, 8)?;
@@ -507,7 +507,7 @@ impl SizedMask {
     /// Returns the part of the tile `rows` × `columns` that may be seen. An empty tile, or one outside of the matrix, is not seen.
     ///
     /// ```
-    /// use attention::{Mask, Visibility};
+    /// use attention::{Mask, mask::Visibility};
     ///
     /// let mask = Mask::window(2)?;
     /// assert_eq!(mask.sized(8, 8)?.visibility(6..8, 0..4), Visibility::Hidden); // too long ago

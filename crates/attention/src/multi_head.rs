@@ -216,7 +216,7 @@ impl<T: Float> MultiHeadAttention<T> {
     /// The heads of queries and keys have an odd width.
     ///
     /// ```
-    /// use attention::{Mask, MultiHeadAttention, Rotary, RotaryPairs, example};
+    /// use attention::{Mask, MultiHeadAttention, Rotary, example, positions::RotaryPairs};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;

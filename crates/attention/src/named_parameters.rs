@@ -199,20 +199,20 @@ pub(crate) fn within(name: &str, error: Error) -> Error {
 macro_rules! named_parameters {
     (impl[$($generics:tt)*] NamedParameters<$float:ty> for $model:ty { $($field:ident),+ $(,)? }) => {
         impl<$($generics)*> $crate::NamedParameters<$float> for $model {
-            fn named(&self) -> $crate::Named<'_, $float> {
+            fn named(&self) -> $crate::named_parameters::Named<'_, $float> {
                 let parts = [$((
                     stringify!($field),
                     $crate::NamedParameters::<$float>::named(&self.$field),
                 )),+];
-                $crate::joined(parts)
+                $crate::named_parameters::joined(parts)
             }
 
-            fn named_mut(&mut self) -> $crate::NamedMut<'_, $float> {
+            fn named_mut(&mut self) -> $crate::named_parameters::NamedMut<'_, $float> {
                 let parts = [$((
                     stringify!($field),
                     $crate::NamedParameters::<$float>::named_mut(&mut self.$field),
                 )),+];
-                $crate::joined(parts)
+                $crate::named_parameters::joined(parts)
             }
         }
     };

@@ -18,7 +18,7 @@ use nalgebra::{DMatrix, DMatrixView, convert};
 /// A. Vaswani et al., *Attention Is All You Need* (2017), section 3.5.
 ///
 /// ```
-/// let rows = attention::sinusoidal_positions::<f64>(2, 4)?;
+/// let rows = attention::positions::sinusoidal_positions::<f64>(2, 4)?;
 /// assert_eq!(rows, nalgebra::dmatrix![0.0, 1.0, 0.0, 1.0; 1_f64.sin(), 1_f64.cos(), 0.01_f64.sin(), 0.01_f64.cos()]);
 /// # Ok::<(), attention::Error>(())
 /// ```
@@ -44,7 +44,7 @@ pub fn sinusoidal_positions<T: Float>(n: usize, d: usize) -> Result<DMatrix<T>> 
 /// J. Su et al., *RoFormer: Enhanced Transformer with Rotary Position Embedding* (2021).
 ///
 /// ```
-/// use attention::{Rotary, RotaryPairs};
+/// use attention::{Rotary, positions::RotaryPairs};
 /// use nalgebra::dmatrix;
 ///
 /// let rotary = Rotary::new(10_000.0, RotaryPairs::Neighbours)?;
@@ -67,7 +67,7 @@ pub struct Rotary {
 /// Programs differ in this, and a model that was trained with one runs with the other, and is wrong: see [`RotaryPairs::reorder`].
 ///
 /// ```
-/// use attention::RotaryPairs;
+/// use attention::positions::RotaryPairs;
 ///
 /// assert_eq!(RotaryPairs::Neighbours.columns(1, 6), [2, 3]);
 /// assert_eq!(RotaryPairs::Halves.columns(1, 6), [1, 4]);
@@ -97,7 +97,7 @@ impl RotaryPairs {
     /// `w` is empty, or `n_heads` does not divide its columns into heads of an even width.
     ///
     /// ```
-    /// use attention::RotaryPairs::{Halves, Neighbours};
+    /// use attention::positions::RotaryPairs::{Halves, Neighbours};
     /// use nalgebra::dmatrix;
     ///
     /// let w = dmatrix![0.0, 1.0, 2.0, 3.0]; // pairs (0, 1) and (2, 3)
@@ -170,7 +170,7 @@ impl Rotary {
     /// Returns the angle of a pair at a position, in a head of width `d`.
     ///
     /// ```
-    /// # use attention::{Rotary, RotaryPairs};
+    /// # use attention::{Rotary, positions::RotaryPairs};
     /// let rotary = Rotary::new(10_000.0, RotaryPairs::Halves)?;
     /// assert_eq!(rotary.angle(7, 0, 64), 7.0);
     /// assert!((rotary.angle(7, 16, 64) - 0.07).abs() < 1e-15); // 10,000^(−1/2) = 1/100
@@ -189,7 +189,7 @@ impl Rotary {
     /// `x` is empty, or `n_heads` does not divide its columns into heads of an even width.
     ///
     /// ```
-    /// # use attention::{Rotary, RotaryPairs};
+    /// # use attention::{Rotary, positions::RotaryPairs};
     /// let x = nalgebra::DMatrix::<f64>::zeros(2, 6);
     /// let error = Rotary::new(1e4, RotaryPairs::Halves)?.turn(&x, 2, 0).unwrap_err();
     /// assert_eq!(error.to_string(), "`x` has 6 columns but rotary positions turn pairs of columns, and 2 heads have 3 each");
@@ -213,7 +213,7 @@ impl Rotary {
     /// Shapes and errors: as [`Rotary::turn`].
     ///
     /// ```
-    /// # use attention::{Rotary, RotaryPairs};
+    /// # use attention::{Rotary, positions::RotaryPairs};
     /// let rotary = Rotary::new(1e4, RotaryPairs::Halves)?;
     /// let x = nalgebra::dmatrix![1.0_f64, 2.0, 3.0, 4.0];
     /// let there_and_back = rotary.turn_back(&rotary.turn(&x, 1, 9)?, 1, 9)?;

@@ -49,7 +49,7 @@ pub enum Step {
 /// The place of a score: its head, its query and its key.
 ///
 /// ```
-/// let place = attention::ScorePlace { head: 0, query: 2, key: 0, distance: 2 };
+/// let place = attention::score_rule::ScorePlace { head: 0, query: 2, key: 0, distance: 2 };
 /// assert!(place.distance > 0); // the key is in the past
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct ScorePlace {
 /// A rule for scores of one's own, and its derivative, in `f64` whatever the scores are in.
 ///
 /// ```
-/// use attention::{Mask, ScoreFunction, ScorePlace, ScoreRule, attention, attention_backward};
+/// use attention::{Mask, ScoreRule, attention, attention_backward, score_rule::{ScoreFunction, ScorePlace}};
 /// use nalgebra::dmatrix;
 ///
 /// /// Scores count for half as much in the second half of a text.
@@ -189,7 +189,7 @@ impl ScoreRule {
     /// C. Raffel et al., *Exploring the Limits of Transfer Learning* (T5, 2020), for one number a bucket.
     ///
     /// ```
-    /// use attention::{DistanceBuckets, ScoreRule};
+    /// use attention::{ScoreRule, score_rule::DistanceBuckets};
     ///
     /// let buckets = DistanceBuckets::clipped(1)?; // one token ahead or more; here; one token back or more
     /// let error = ScoreRule::table(&nalgebra::dmatrix![0.5; 0.0], buckets).unwrap_err();
@@ -488,7 +488,7 @@ impl RuleGradients {
 /// Distances shared out among buckets: those of a bucket have one entry of a table in common.
 ///
 /// ```
-/// use attention::DistanceBuckets;
+/// use attention::score_rule::DistanceBuckets;
 ///
 /// let buckets = DistanceBuckets::clipped(2)?;
 /// assert_eq!([-7, -2, -1, 0, 1, 2, 7].map(|distance| buckets.of(distance)), [0, 0, 1, 2, 3, 4, 4]);
@@ -524,7 +524,7 @@ impl DistanceBuckets {
     /// C. Raffel et al., *Exploring the Limits of Transfer Learning* (T5, 2020); the formula is that of its program.
     ///
     /// ```
-    /// let buckets = attention::DistanceBuckets::t5(32, 128)?;
+    /// let buckets = attention::score_rule::DistanceBuckets::t5(32, 128)?;
     /// assert_eq!([0, 1, 7, 8, 200, -1, -200].map(|distance| buckets.of(distance)), [0, 1, 7, 8, 15, 17, 31]);
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -550,7 +550,7 @@ impl DistanceBuckets {
     /// As [`DistanceBuckets::t5`], but that `count` must be even.
     ///
     /// ```
-    /// let buckets = attention::DistanceBuckets::t5_causal(32, 128)?;
+    /// let buckets = attention::score_rule::DistanceBuckets::t5_causal(32, 128)?;
     /// assert_eq!([-1, 0, 15, 16, 127, 128].map(|distance| buckets.of(distance)), [0, 0, 15, 16, 31, 31]);
     /// # Ok::<(), attention::Error>(())
     /// ```

@@ -143,7 +143,7 @@ pub fn log_sum_exp<T: Float>(x: &DVector<T>) -> Result<T> {
 ///
 /// Of a large score the rounded log-sum-exp alone would lose the logarithm of the sum, and e^(score − log-sum-exp) would be 1 for
 /// each of two equal scores.
-pub fn log_sum_exp_and_low<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T, T) {
+pub(crate) fn log_sum_exp_and_low<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T, T) {
     let (max, log_sum) = (shift(max), sum.ln());
     let lse = max * scale + log_sum;
     if !lse.is_finite() {
@@ -169,7 +169,7 @@ pub fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
 /// ```
 /// use nalgebra::dmatrix;
 ///
-/// let lse = attention::log_sum_exp_rows(&dmatrix![0.0_f64, 0.0; 3.0, f64::NEG_INFINITY])?;
+/// let lse = attention::softmax::log_sum_exp_rows(&dmatrix![0.0_f64, 0.0; 3.0, f64::NEG_INFINITY])?;
 /// assert_eq!(lse.as_slice(), [2.0_f64.ln(), 3.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
@@ -207,7 +207,7 @@ pub(crate) fn softmax_and_log_sum_exp<T: Float>(
 /// ```
 /// use nalgebra::{dmatrix, dvector};
 ///
-/// let jacobian = attention::softmax_jacobian(&dvector![0.5_f64, 0.5])?;
+/// let jacobian = attention::softmax::softmax_jacobian(&dvector![0.5_f64, 0.5])?;
 /// assert_eq!(jacobian, dmatrix![0.25, -0.25; -0.25, 0.25]);
 /// # Ok::<(), attention::Error>(())
 /// ```
@@ -228,8 +228,8 @@ pub fn softmax_jacobian<T: Float>(p: &DVector<T>) -> Result<DMatrix<T>> {
 ///
 /// let p = attention::softmax(&dvector![2.0_f64, 1.0, 0.1])?;
 /// let g = dvector![0.5, -0.3, 0.2];
-/// let fast = attention::softmax_backward(&p, &g)?;
-/// let slow = attention::softmax_jacobian(&p)? * &g;
+/// let fast = attention::softmax::softmax_backward(&p, &g)?;
+/// let slow = attention::softmax::softmax_jacobian(&p)? * &g;
 /// assert!((fast - slow).amax() < 1e-15);
 /// # Ok::<(), attention::Error>(())
 /// ```
@@ -258,7 +258,7 @@ pub fn softmax_backward<T: Float>(
 /// use nalgebra::dmatrix;
 ///
 /// let weights = dmatrix![0.5_f64, 0.5; 1.0, 0.0];
-/// let grad_scores = attention::softmax_rows_backward(&weights, &dmatrix![1.0, 0.0; 1.0, 0.0])?;
+/// let grad_scores = attention::softmax::softmax_rows_backward(&weights, &dmatrix![1.0, 0.0; 1.0, 0.0])?;
 /// assert_eq!(grad_scores, dmatrix![0.25, -0.25; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```

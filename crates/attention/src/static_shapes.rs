@@ -16,11 +16,11 @@ use nalgebra::SMatrix;
 /// let q = matrix![1.0_f64, 0.0];
 /// let k = matrix![1.0, 0.0; 1.0, 0.0];
 /// let v = matrix![10.0; 20.0];
-/// let output: SMatrix<f64, 1, 1> = attention::attention_static(&q, &k, &v);
+/// let output: SMatrix<f64, 1, 1> = attention::static_shapes::attention_static(&q, &k, &v);
 /// assert_eq!(output, matrix![15.0]);
 ///
 /// let (no_keys, no_values) = (SMatrix::<f64, 0, 2>::zeros(), SMatrix::<f64, 0, 1>::zeros());
-/// assert_eq!(attention::attention_static(&q, &no_keys, &no_values), matrix![0.0]);
+/// assert_eq!(attention::static_shapes::attention_static(&q, &no_keys, &no_values), matrix![0.0]);
 /// ```
 // ANCHOR: attention_static
 pub fn attention_static<

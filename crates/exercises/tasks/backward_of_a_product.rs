@@ -56,7 +56,7 @@ pub fn self_scores_backward(x: &DMatrix<f64>, grad_s: &DMatrix<f64>) -> DMatrix<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::numerical_gradient;
+    use attention::gradient_check::numerical_gradient;
     use nalgebra::DMatrix;
     use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 

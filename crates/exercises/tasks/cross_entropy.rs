@@ -63,7 +63,7 @@ pub fn cross_entropy(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::{numerical_gradient, softmax_rows};
+    use attention::{gradient_check::numerical_gradient, softmax_rows};
     use nalgebra::{DMatrix, dmatrix};
     use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 

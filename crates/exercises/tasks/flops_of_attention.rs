@@ -70,7 +70,7 @@ pub fn backward_flops(layer: &Layer, causal: bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::AttentionShape;
+    use attention::cost::AttentionShape;
 
     const LAYERS: [Layer; 3] = [
         Layer { batch: 1, n: 10, d_model: 8, d: 4, heads: 1 },

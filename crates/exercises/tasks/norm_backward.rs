@@ -100,7 +100,7 @@ fn for_each_part(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::numerical_gradient;
+    use attention::gradient_check::numerical_gradient;
     use nalgebra::{DMatrix, RowDVector, dmatrix};
     use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 

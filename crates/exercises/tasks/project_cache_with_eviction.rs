@@ -162,7 +162,7 @@ impl BudgetCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::{Mask, Rotary, RotaryPairs, attention};
+    use attention::{Mask, Rotary, attention, positions::RotaryPairs};
     use nalgebra::DMatrix;
 
     const TOKEN: usize = 8 * (4 + 3);

@@ -62,7 +62,7 @@ pub fn grad_scores(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::{Mask, attention, softmax_rows_backward};
+    use attention::{Mask, attention, softmax::softmax_rows_backward};
     use nalgebra::{DMatrix, DVector};
 
     fn draw(rows: usize, columns: usize, seed: usize) -> DMatrix<f64> {

@@ -114,7 +114,7 @@ mod tests {
     /// Scores, a divisor, and the entropy that their weights have, by the crate.
     fn check(scores: &DVector<f64>, a: f64) {
         let p = attention::softmax(&(scores / a)).unwrap();
-        let target = attention::row_entropy(&nalgebra::DMatrix::from_row_slice(
+        let target = attention::inspect::row_entropy(&nalgebra::DMatrix::from_row_slice(
             1,
             p.len(),
             p.as_slice(),

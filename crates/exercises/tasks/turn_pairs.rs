@@ -59,7 +59,7 @@ pub fn turn_pairs(x: &DMatrix<f64>, positions: &[usize], base: f64) -> DMatrix<f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::{Rotary, RotaryPairs};
+    use attention::{Rotary, positions::RotaryPairs};
     use nalgebra::{DMatrix, dmatrix};
     use rand::{SeedableRng, rngs::ChaCha8Rng};
     use rand_distr::{Distribution, StandardNormal};

@@ -136,7 +136,7 @@ pub fn wrong() -> Vec<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::numerical_gradient;
+    use attention::gradient_check::numerical_gradient;
     use nalgebra::{DMatrix, dmatrix};
     use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 

@@ -12,12 +12,12 @@ use crate::simd::{
     vectors_mut,
 };
 use attention::AttentionGradients;
-use attention::Visibility;
 use attention::engine::HeadDropout;
 use attention::engine::RuleGradients;
 use attention::engine::log_sum_exp_or_zero;
 use attention::engine::{blocks, tiles_between};
 use attention::flash::{FlashOutput, Head, Inputs, Tiles};
+use attention::mask::Visibility;
 use nalgebra::{DMatrixView, DMatrixViewMut};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
@@ -663,7 +663,7 @@ fn add_columns<S: InstructionSet, T: Float, const M: usize, const NR: usize>(
 
 /// Writes zeros over the entries of a tile (queries, width) that the mask hides.
 fn hide<T: Float>(
-    mask: &attention::SizedMask,
+    mask: &attention::mask::SizedMask,
     queries: &Range<usize>,
     keys: &Range<usize>,
     tile: &mut [T],

@@ -14,7 +14,10 @@ use attention::engine::PagedInputs;
 use attention::engine::{blocks, copy_of};
 use attention::engine::{normaliser, shift};
 use attention::flash::FlashOutput;
-use attention::{SizedMask, Visibility, engine::neg_infinity};
+use attention::{
+    engine::neg_infinity,
+    mask::{SizedMask, Visibility},
+};
 use nalgebra::{DMatrixView, convert};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;

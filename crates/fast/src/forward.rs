@@ -11,7 +11,10 @@ use attention::engine::on_a_worker;
 use attention::engine::{PagedInputs, Pages, check_positive};
 use attention::engine::{blocks, tiles_between};
 use attention::flash::{FlashOutput, Head, Inputs, Tiles};
-use attention::{SizedMask, Visibility, engine::neg_infinity};
+use attention::{
+    engine::neg_infinity,
+    mask::{SizedMask, Visibility},
+};
 use nalgebra::{DMatrixView, DMatrixViewMut};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! Keys and values whose memory is in pages.
 
 use crate::simd::WHOLE_BLOCKS;
-use attention::SizedMask;
 use attention::engine::{HeadDropout, PagedInputs, Pages};
+use attention::mask::SizedMask;
 use nalgebra::DMatrixView;
 use std::ops::Range;
 

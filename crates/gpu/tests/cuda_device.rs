@@ -7,7 +7,9 @@ use attention::cuda::{
 };
 use attention::engine::{Engine as _, Tiled};
 use attention::flash::Inputs;
-use attention::{DistanceBuckets, Mask, ScoreRule, attention, attention_backward};
+use attention::{
+    Mask, ScoreRule, attention, attention_backward, score_rule::DistanceBuckets,
+};
 use gpu::clock::{bytes, copy_bandwidth, free_memory, poison, time};
 use gpu::{BACKWARD, HOPPER, REGISTERS, TENSOR_CORES};
 use nalgebra::DMatrix;

@@ -5,7 +5,7 @@
 use attention::cuda::{NAIVE, Precision, Program, TILED, Variant};
 use attention::engine::{Engine as _, Tiled};
 use attention::flash::Inputs;
-use attention::{DistanceBuckets, Mask, ScoreRule};
+use attention::{Mask, ScoreRule, score_rule::DistanceBuckets};
 use gpu::on_cpu::{self, Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
 use gpu::{ALL, BACKWARD, HOPPER, REGISTERS, TENSOR_CORES, tiles};
 use nalgebra::DMatrix;

@@ -41,7 +41,7 @@ pub struct ChunkDiagnosis {
 /// As the layer's own passes, or what the layer returns has another shape than what it was given.
 ///
 /// ```
-/// use attention::{MultiHeadAttention, Rotary, RotaryPairs, example};
+/// use attention::{MultiHeadAttention, Rotary, example, positions::RotaryPairs};
 /// use laboratory::{Fault, Finding, Patient, diagnose_chunks};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///

@@ -6,8 +6,8 @@
 use crate::layer::AttentionLayer;
 use attention::engine::{check_count, check_shape};
 use attention::{
-    AttentionCache, LayerGradients, Mask, Parameters, Result, SizedMask,
-    numerical_gradient, row_entropy,
+    AttentionCache, LayerGradients, Mask, Parameters, Result,
+    gradient_check::numerical_gradient, inspect::row_entropy, mask::SizedMask,
 };
 use derive_more::Display;
 use nalgebra::{DMatrix, DVector, dmatrix};

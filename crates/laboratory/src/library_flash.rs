@@ -6,9 +6,9 @@
 //! processor's vectors lie along the queries.
 
 use crate::exponentials::{Columns, Exponentials};
-use attention::Visibility;
 use attention::engine::{self, blocks, neg_infinity, normaliser, tiles_between};
 use attention::flash::{FlashOutput, Head, Inputs, Tiles};
+use attention::mask::Visibility;
 use fast::Float;
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::ops::Range;

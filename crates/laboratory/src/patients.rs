@@ -7,8 +7,10 @@ use crate::layer::{AttentionLayer, DecodingLayer};
 use attention::engine::check_count;
 use attention::{
     AttentionCache, Error, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
-    Named, NamedMut, NamedParameters, Parameters, Result, SizedMask, linear,
-    linear_backward, log_sum_exp_rows, softmax_rows, softmax_rows_backward,
+    NamedParameters, Parameters, Result, linear, linear_backward,
+    mask::SizedMask,
+    named_parameters::{Named, NamedMut},
+    softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward},
 };
 use nalgebra::DMatrix;
 

@@ -6,8 +6,10 @@
 
 use anyhow::{Context as _, Result};
 use attention::{
-    Adam, NamedParameters as _, Parameters, Rotary, RotaryPairs, linear, linear_backward,
-    named_parameters, softmax_rows, softmax_rows_backward,
+    Adam, NamedParameters as _, Parameters, Rotary, linear, linear_backward,
+    named_parameters,
+    positions::RotaryPairs,
+    softmax::{softmax_rows, softmax_rows_backward},
 };
 use fast::Float;
 use laboratory::Fault::{self, *};
@@ -258,7 +260,7 @@ struct Curves {
 fn entropy<'a, T: Float>(heads: impl Iterator<Item = &'a DMatrix<T>>) -> Result<f64> {
     let mut shares = vec![];
     for weights in heads {
-        let rows = attention::row_entropy(weights)?;
+        let rows = attention::inspect::row_entropy(weights)?;
         let entropy = |i: usize| -> f64 { rows[i].to_subset_unchecked() };
         let share = |i: usize| entropy(i) / (i as f64 + 1.0).ln();
         shares.extend((1..rows.len()).map(share));

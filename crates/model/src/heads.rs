@@ -1,7 +1,7 @@
 //! What a head looks at, as numbers between 0 and 1.
 
 use crate::transformer::Transformer;
-use attention::{Result, row_entropy};
+use attention::{Result, inspect::row_entropy};
 use fast::Float;
 use nalgebra::DMatrix;
 

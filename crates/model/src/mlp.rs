@@ -2,7 +2,11 @@
 
 use crate::norm::{NormCache, RmsNorm};
 use crate::random::normal;
-use attention::{Result, linear_backward_by, linear_by, named_parameters};
+use attention::{
+    Result,
+    engine::{linear_backward_by, linear_by},
+    named_parameters,
+};
 use fast::{Flash, Float};
 use nalgebra::{DMatrix, RowDVector};
 use rand::Rng;

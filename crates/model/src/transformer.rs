@@ -8,8 +8,11 @@ use crate::random::normal;
 use attention::engine::{ByWeights, Engine};
 use attention::{
     Error, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, MultiHeadCache,
-    NamedParameters, Parameters, Result, Rotary, RotaryPairs, linear_backward_by,
-    linear_by, named_parameters, softmax,
+    NamedParameters, Parameters, Result, Rotary,
+    engine::{linear_backward_by, linear_by},
+    named_parameters,
+    positions::RotaryPairs,
+    softmax,
 };
 use fast::{Flash, Float};
 use nalgebra::{DMatrix, DVector, RowDVector};

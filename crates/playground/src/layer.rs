@@ -3,8 +3,12 @@
 use crate::{Mask, Matrix};
 use attention::{
     AttentionCache, Float, ForwardOptions, MultiHeadAttention, Parameters, Rotary,
-    RotaryPairs, ScoreRule, attention_backward, example, linear, linear_backward,
-    numerical_gradient, scaled_scores, sinusoidal_positions, softmax_rows_backward,
+    ScoreRule, attention_backward, example,
+    gradient_check::numerical_gradient,
+    linear, linear_backward,
+    positions::{RotaryPairs, sinusoidal_positions},
+    scaled_scores,
+    softmax::softmax_rows_backward,
 };
 use nalgebra::{DMatrix, RowDVector, convert};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -197,7 +201,7 @@ impl Layer {
     /// The slope of the loss with respect to one entry of a parameter, measured by central differences.
     ///
     /// # Errors
-    /// There is no such entry, or as [`attention::numerical_gradient`].
+    /// There is no such entry, or as [`attention::gradient_check::numerical_gradient`].
     pub fn measured(
         &self,
         which: usize,

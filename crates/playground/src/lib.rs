@@ -12,8 +12,8 @@ pub use writer::{Writer, Written};
 
 use attention::flash;
 use attention::{
-    Float, Rotary, RotaryPairs, SingleHeadAttention, SizedMask, example,
-    numerical_gradient,
+    Float, Rotary, SingleHeadAttention, example, gradient_check::numerical_gradient,
+    mask::SizedMask, positions::RotaryPairs,
 };
 use layer::{example_parameters, loss_gradient};
 use nalgebra::{DMatrix, DVector, RowDVector, convert};
@@ -75,7 +75,7 @@ pub fn softmax(scores: &[f64]) -> Result<Vec<f64>, JsError> {
 #[wasm_bindgen]
 pub fn softmax_jacobian(scores: &[f64]) -> Result<Matrix, JsError> {
     let weights = attention::softmax(&DVector::from_column_slice(scores))?;
-    Ok(Matrix(attention::softmax_jacobian(&weights)?))
+    Ok(Matrix(attention::softmax::softmax_jacobian(&weights)?))
 }
 
 /// A sentence of the running example: its words, and a row for each of them.
@@ -296,7 +296,7 @@ const NUDGED: (usize, usize) = (5, 0);
 /// much “bank” has to do with water, in the layer of [`Layer::example`]. The loss is that of [`Layer`].
 ///
 /// # Errors
-/// As [`attention::numerical_gradient`]: the step is lost beside the number, for instance.
+/// As [`attention::gradient_check::numerical_gradient`]: the step is lost beside the number, for instance.
 #[wasm_bindgen]
 pub fn measured_slope(epsilon: f64, single: bool) -> Result<f64, JsError> {
     Ok(if single { measured::<f32>(epsilon)?.into() } else { measured::<f64>(epsilon)? })

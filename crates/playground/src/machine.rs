@@ -1,7 +1,7 @@
 //! Operations, bytes and clocks, from the laboratory, for the figures about machines.
 
 use crate::Mask;
-use attention::{AttentionShape, Visibility};
+use attention::{cost::AttentionShape, mask::Visibility};
 use laboratory::gpu::{Ask, BANKS, Lengths, WARP, Work, clocks, warp};
 use laboratory::roofline;
 use laboratory::traffic::{

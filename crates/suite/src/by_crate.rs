@@ -9,7 +9,7 @@ use attention::engine::Engine;
 use attention::flash::{Inputs as FlashInputs, OnlineSoftmax};
 use attention::{
     AttentionGradients, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention,
-    Parameters, Rotary, RotaryPairs, ScoreRule,
+    Parameters, Rotary, ScoreRule, positions::RotaryPairs,
 };
 use fast::Float;
 use laboratory::fewer_pairs::linear::{Features, LinearAttention};

@@ -7,7 +7,7 @@ use super::values::{
     numbers, qkv, rows, value,
 };
 use super::{Results, Wrong, results};
-use attention::RotaryPairs;
+use attention::positions::RotaryPairs;
 use half::{bf16, f16};
 use nalgebra::{DMatrix, DVector};
 use serde_json::Value;

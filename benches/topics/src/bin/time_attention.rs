@@ -4,7 +4,7 @@
 
 use attention::engine::Engine as _;
 use attention::flash::Inputs;
-use attention::{AttentionShape, Mask, ScoreRule, attention, attention_backward};
+use attention::{Mask, ScoreRule, attention, attention_backward, cost::AttentionShape};
 use fast::{Flash, Float};
 use nalgebra::{DMatrix, try_convert};
 use record::statistics::median;

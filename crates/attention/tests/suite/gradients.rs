@@ -3,10 +3,11 @@
 use crate::support::layer::Layer;
 use crate::support::{blame, masks, options, parameters, random};
 use attention::{
-    AttentionCache, BatchGradients, ForwardOptions, GradientCheck, LayerGradients, Mask,
+    AttentionCache, BatchGradients, ForwardOptions, LayerGradients, Mask,
     MultiHeadAttention, NamedParameters, Result, SingleHeadAttention, attention,
-    attention_backward, gradient_check, gradient_check_parameters, softmax,
-    softmax_backward, softmax_rows, softmax_rows_backward,
+    attention_backward,
+    gradient_check::{GradientCheck, gradient_check, gradient_check_parameters},
+    softmax::{softmax, softmax_backward, softmax_rows, softmax_rows_backward},
 };
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};

@@ -1,6 +1,6 @@
 //! Entropy and heat maps.
 
-use attention::{heat_map, row_entropy};
+use attention::inspect::{heat_map, row_entropy};
 use nalgebra::DMatrix;
 
 /// A running sum of equal terms is off by six parts in a thousand here.

@@ -1,7 +1,7 @@
 //! What a mask says of tiles, ranges and lines is what it says of each pair.
 
 use crate::support::masks;
-use attention::{Mask, Visibility};
+use attention::{Mask, mask::Visibility};
 use nalgebra::DMatrix;
 
 /// Of every kind, of windows the smallest and the largest, and one that hides all.

@@ -6,9 +6,12 @@ use attention::engine::{Engine, Tiled};
 use attention::flash::{Inputs, OnlineSoftmax, Tiles};
 use attention::plain::{self, Heads, Layer, Matrix};
 use attention::{
-    Adam, KeyValueCache, Mask, MultiHeadAttention, Parameters, Rotary, RotaryPairs,
-    ScoreRule, attention, attention_backward, log_sum_exp_rows, numerical_gradient,
-    scaled_scores, softmax_rows, softmax_rows_backward,
+    Adam, KeyValueCache, Mask, MultiHeadAttention, Parameters, Rotary, ScoreRule,
+    attention, attention_backward,
+    gradient_check::numerical_gradient,
+    positions::RotaryPairs,
+    scaled_scores,
+    softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward},
 };
 use nalgebra::{DMatrix, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};

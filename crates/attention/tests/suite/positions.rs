@@ -1,7 +1,7 @@
 //! Rotary positions: what must be equal is.
 
 use crate::support::{numbers, off, random};
-use attention::{Mask, MultiHeadAttention, Result, Rotary, RotaryPairs};
+use attention::{Mask, MultiHeadAttention, Result, Rotary, positions::RotaryPairs};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 

@@ -3,8 +3,8 @@
 use crate::support::{OfThePast, random, score_rules};
 use approx::assert_abs_diff_eq;
 use attention::{
-    DistanceBuckets, ForwardOptions, Mask, MultiHeadAttention, Result, ScoreRule,
-    attention, attention_backward, gradient_check,
+    ForwardOptions, Mask, MultiHeadAttention, Result, ScoreRule, attention,
+    attention_backward, gradient_check, score_rule::DistanceBuckets,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};

@@ -3,7 +3,7 @@
 use crate::support::{masks, random};
 use attention::{
     Adam, ForwardOptions, LayerGradients, Mask, MultiHeadAttention, Parameters, Result,
-    Rotary, RotaryPairs, SingleHeadAttention,
+    Rotary, SingleHeadAttention, positions::RotaryPairs,
 };
 use nalgebra::{DMatrix, RowDVector, dmatrix};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};

@@ -3,8 +3,8 @@
 use approx::assert_abs_diff_eq;
 use attention::flash::flash;
 use attention::{
-    Adam, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Rotary, RotaryPairs,
-    attention,
+    Adam, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Rotary, attention,
+    positions::RotaryPairs,
 };
 use nalgebra::DMatrix;
 

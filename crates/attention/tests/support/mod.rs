@@ -5,8 +5,8 @@ pub mod layer;
 
 use attention::engine::{Rule, Step};
 use attention::{
-    DistanceBuckets, Error, Float, ForwardOptions, Mask, Parameters, ScoreFunction,
-    ScorePlace, ScoreRule,
+    Error, Float, ForwardOptions, Mask, Parameters, ScoreRule,
+    score_rule::{DistanceBuckets, ScoreFunction, ScorePlace},
 };
 use nalgebra::{DMatrix, convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};

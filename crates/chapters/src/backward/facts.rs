@@ -4,9 +4,9 @@ use crate::random::normal;
 use crate::sentences::example_b;
 use anyhow::Result;
 use attention::{
-    AttentionCache, AttentionGradients, AttentionShape, Mask, Parameters,
-    SingleHeadAttention, SingleHeadCache, attention, attention_backward, example,
-    softmax_rows_backward,
+    AttentionCache, AttentionGradients, Mask, Parameters, SingleHeadAttention,
+    SingleHeadCache, attention, attention_backward, cost::AttentionShape, example,
+    softmax::softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};

@@ -5,8 +5,11 @@ use crate::why_sqrt_d_k::{self, FAINT, mean, median, share};
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{
-    AttentionShape, Float, Mask, MultiHeadAttention, Rotary, RotaryPairs, Visibility,
-    attention, attention_backward, numerical_gradient, relative_error,
+    Float, Mask, MultiHeadAttention, Rotary, attention, attention_backward,
+    cost::AttentionShape,
+    gradient_check::{numerical_gradient, relative_error},
+    mask::Visibility,
+    positions::RotaryPairs,
 };
 use laboratory::hardware::A100;
 use laboratory::traffic::{blocks, tiles_for};

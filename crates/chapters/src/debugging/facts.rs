@@ -4,7 +4,10 @@ use super::wrong::tile_added_twice;
 use crate::random::normal;
 use crate::sentences::projected;
 use anyhow::{Context, Result};
-use attention::{Mask, MultiHeadAttention, Rotary, RotaryPairs, example, row_entropy};
+use attention::{
+    Mask, MultiHeadAttention, Rotary, example, inspect::row_entropy,
+    positions::RotaryPairs,
+};
 use laboratory::{
     AttentionLayer, ChunkDiagnosis, Diagnosis, Fault, Finding, Patient, diagnose,
     diagnose_chunks,

@@ -8,7 +8,7 @@ use crate::figures::{
 };
 use crate::output::Page;
 use anyhow::{Context, Result};
-use attention::heat_map;
+use attention::inspect::heat_map;
 use laboratory::{Fault, Finding};
 
 pub fn generate(page: &mut Page) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::facts::layer;
 use crate::random::normal;
 use anyhow::Result;
-use attention::{Adam, Mask, row_entropy};
+use attention::{Adam, Mask, inspect::row_entropy};
 use laboratory::{AttentionLayer, Fault, Patient, PatientCache};
 use nalgebra::DMatrix;
 use rand::SeedableRng;

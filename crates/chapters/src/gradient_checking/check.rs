@@ -1,7 +1,10 @@
 //! The parts that all checks of the chapter share.
 
 use anyhow::Result;
-use attention::{GradientCheck, Parameters, gradient_check};
+use attention::{
+    Parameters,
+    gradient_check::{GradientCheck, gradient_check},
+};
 use nalgebra::DMatrix;
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;

@@ -6,7 +6,8 @@ use super::layers::{cases, layers, masks};
 use super::step::{self, Curve, Problem, U, median_entry, problems};
 use anyhow::Result;
 use attention::{
-    Mask, SingleHeadAttention, example, gradient_check_parameters, numerical_gradient,
+    Mask, SingleHeadAttention, example,
+    gradient_check::{gradient_check_parameters, numerical_gradient},
 };
 use nalgebra::{DMatrix, RowDVector};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};

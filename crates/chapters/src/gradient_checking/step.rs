@@ -2,7 +2,9 @@
 
 use crate::random::uniform;
 use anyhow::Result;
-use attention::{Float, Mask, Parameters, SingleHeadAttention, numerical_gradient};
+use attention::{
+    Float, Mask, Parameters, SingleHeadAttention, gradient_check::numerical_gradient,
+};
 use nalgebra::{DMatrix, RealField, convert, convert_unchecked};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;

@@ -5,7 +5,8 @@ use crate::sentences::BANK;
 use anyhow::Result;
 use attention::example::{self, Sentence};
 use attention::{
-    AttentionCache, Mask, Parameters, SingleHeadAttention, row_entropy, scaled_scores,
+    AttentionCache, Mask, Parameters, SingleHeadAttention, inspect::row_entropy,
+    scaled_scores,
 };
 use nalgebra::{DMatrix, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};

@@ -4,7 +4,8 @@ use crate::random::normal;
 use crate::sentences::projected;
 use anyhow::Result;
 use attention::{
-    AttentionShape, Flops, ForwardOptions, Mask, MultiHeadAttention, attention_weights,
+    ForwardOptions, Mask, MultiHeadAttention, attention_weights,
+    cost::{AttentionShape, Flops},
     example, scaled_scores,
 };
 use nalgebra::{DMatrix, DVector, dmatrix};

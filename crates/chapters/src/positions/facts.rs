@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use attention::{
-    Mask, Rotary, RotaryPairs, ScoreRule, attention_weights, sinusoidal_positions,
+    Mask, Rotary, ScoreRule, attention_weights,
+    positions::{RotaryPairs, sinusoidal_positions},
 };
 use half::bf16;
 use nalgebra::DMatrix;

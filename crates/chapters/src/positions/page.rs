@@ -6,7 +6,7 @@ use crate::figures::format::{fixed, integer, percent, scientific};
 use crate::figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use anyhow::Result;
-use attention::sinusoidal_positions;
+use attention::positions::sinusoidal_positions;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     equals(page)?;

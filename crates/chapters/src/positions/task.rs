@@ -3,8 +3,9 @@
 use crate::random::normal;
 use anyhow::Result;
 use attention::{
-    Adam, DistanceBuckets, Mask, MultiHeadAttention, Rotary, RotaryPairs, ScoreRule,
-    named_parameters, sinusoidal_positions,
+    Adam, Mask, MultiHeadAttention, Rotary, ScoreRule, named_parameters,
+    positions::{RotaryPairs, sinusoidal_positions},
+    score_rule::DistanceBuckets,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;

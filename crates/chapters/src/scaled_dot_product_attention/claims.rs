@@ -1,7 +1,7 @@
 //! Tests of what the chapter says of its numbers.
 
 use crate::sentences::{BOAT, LEFT, RIVER, projected, unprojected};
-use attention::{Mask, example, row_entropy};
+use attention::{Mask, example, inspect::row_entropy};
 
 #[test]
 fn without_projections_left_keeps_half_of_its_attention() {

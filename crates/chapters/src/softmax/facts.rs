@@ -1,7 +1,7 @@
 //! The chapter's numbers.
 
 use anyhow::Result;
-use attention::{log_sum_exp, softmax, softmax_backward, softmax_jacobian};
+use attention::softmax::{log_sum_exp, softmax, softmax_backward, softmax_jacobian};
 use nalgebra::{DMatrix, DVector, dvector};
 
 /// The scores that the chapter computes with.

@@ -4,7 +4,10 @@ use crate::random::normal;
 use crate::records::least_and_most;
 use crate::tiles_traffic::facts::D;
 use anyhow::Result;
-use attention::{log_sum_exp_rows, scaled_scores, softmax_rows, softmax_rows_backward};
+use attention::{
+    scaled_scores,
+    softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward},
+};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;

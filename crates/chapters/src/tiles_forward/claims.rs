@@ -9,8 +9,8 @@ use crate::tiles_traffic::facts::{
     naive, tiled,
 };
 use attention::Mask;
-use attention::Visibility::{self, Full, Hidden, Partial};
 use attention::flash::Tiles;
+use attention::mask::Visibility::{self, Full, Hidden, Partial};
 use laboratory::hardware::H100;
 use std::cmp::Ordering;
 use std::process::Command;

@@ -8,7 +8,7 @@ use crate::figures::{
 };
 use crate::output::Page;
 use anyhow::Result;
-use attention::Visibility;
+use attention::mask::Visibility;
 
 /// The steps from the corner of one tile of the walk to that of the next, and the size of a tile.
 const STEP: (i32, i32) = (50, 42);

@@ -4,7 +4,7 @@ use crate::random::normal;
 use crate::tiles_traffic::facts::{D, ELEMENT};
 use anyhow::{Result, anyhow};
 use attention::flash::{Inputs, Tiles, tiled_attention};
-use attention::{Mask, Visibility, attention};
+use attention::{Mask, attention, mask::Visibility};
 use laboratory::traffic::blocks;
 use nalgebra::DMatrix;
 use peak_alloc::PeakAlloc;

@@ -11,7 +11,7 @@ use crate::tiles_traffic::facts::{
 };
 use crate::tiles_traffic::page::{capacity, chart, factor, over_lengths, tokens};
 use anyhow::Result;
-use attention::Visibility;
+use attention::mask::Visibility;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("tile", integer(TILE));

@@ -2,7 +2,7 @@
 
 use super::facts::{Pass, Program, fused, naive, naive_backward, random_inputs};
 use anyhow::Result;
-use attention::{Mask, Visibility, attention, attention_backward};
+use attention::{Mask, attention, attention_backward, mask::Visibility};
 use laboratory::traffic::blocks;
 
 /// A run computes attention, or its gradients, and moves what was predicted.

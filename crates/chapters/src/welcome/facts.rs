@@ -1,7 +1,9 @@
 //! The lines that a project needs in its `Cargo.toml` to use the crate as the book's snippets do, and numbers that two programs agree on.
 
 use anyhow::{Context, Result, ensure};
-use attention::{Mask, attention, attention_backward, numerical_gradient};
+use attention::{
+    Mask, attention, attention_backward, gradient_check::numerical_gradient,
+};
 use nalgebra::DMatrix;
 use serde_json::Value;
 

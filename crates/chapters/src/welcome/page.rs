@@ -5,7 +5,7 @@ use crate::figures::format::fixed;
 use crate::output::Page;
 use crate::sentences;
 use anyhow::Result;
-use attention::{example, heat_map};
+use attention::{example, inspect::heat_map};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let river = example::river();

@@ -3,7 +3,7 @@
 use super::facts::draw;
 use crate::random::normal;
 use anyhow::Result;
-use attention::{softmax, softmax_backward};
+use attention::softmax::{softmax, softmax_backward};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rayon::iter::{ParallelBridge, ParallelIterator};

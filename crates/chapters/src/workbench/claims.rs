@@ -1,8 +1,10 @@
 //! The answers to the experiments that the page proposes.
 
 use attention::{
-    ForwardOptions, Mask, MultiHeadAttention, Rotary, RotaryPairs, ScoreRule, example,
-    linear_backward, sinusoidal_positions, softmax_rows_backward,
+    ForwardOptions, Mask, MultiHeadAttention, Rotary, ScoreRule, example,
+    linear_backward,
+    positions::{RotaryPairs, sinusoidal_positions},
+    softmax::softmax_rows_backward,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};

@@ -322,7 +322,7 @@ impl<T: Float> LinearAttention<T> {
 mod tests {
     use super::*;
     use crate::support::random;
-    use attention::numerical_gradient;
+    use attention::gradient_check::numerical_gradient;
     use rand::SeedableRng;
     use rand::rngs::ChaCha8Rng;
 

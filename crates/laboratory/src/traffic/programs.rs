@@ -5,7 +5,7 @@ use attention::engine::{
     check_queries_and_keys, check_shape, check_values, neg_infinity, normaliser, scale,
     shift,
 };
-use attention::{Float, Mask, SizedMask};
+use attention::{Float, Mask, mask::SizedMask};
 
 // ---------------------------------------------------------------------------------------------------- forward
 

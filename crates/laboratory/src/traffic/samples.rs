@@ -2,7 +2,7 @@
 
 use super::tiled::RoomOf;
 use super::{Counts, Memory, Report, Result, SlowMatrix, blocks};
-use attention::{Mask, Visibility, attention, attention_backward};
+use attention::{Mask, attention, attention_backward, mask::Visibility};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};

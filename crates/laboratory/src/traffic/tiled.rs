@@ -4,7 +4,10 @@ use super::programs::{check, map_tile, unless_hidden};
 use super::{Memory, Result, SlowMatrix, Tile, blocks, check_fits};
 use attention::engine::{check_positive, neg_infinity, normaliser, scale, shift};
 use attention::flash::OnlineSoftmax;
-use attention::{Float, Mask, SizedMask, Visibility};
+use attention::{
+    Float, Mask,
+    mask::{SizedMask, Visibility},
+};
 use nalgebra::DMatrix;
 
 // ---------------------------------------------------------------------------------------------------- strips of queries

@@ -4,7 +4,7 @@ use super::programs::{check, check_home};
 use super::tiled::{check_smallest, check_tiles, hide, sum_of_products};
 use super::{Memory, Result, SlowMatrix, Tile, blocks};
 use attention::engine::{check_shape, scale};
-use attention::{Float, Mask, Visibility};
+use attention::{Float, Mask, mask::Visibility};
 
 /// The backward pass of [`tiled_attention`](super::tiled_attention): the gradients of queries, keys and values.
 ///

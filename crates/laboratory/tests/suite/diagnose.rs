@@ -3,8 +3,8 @@
 use crate::foreign::Foreign;
 use crate::support::{masks, parameters, random};
 use attention::{
-    AttentionCache, LayerGradients, Mask, MultiHeadAttention, Rotary, RotaryPairs,
-    SingleHeadAttention,
+    AttentionCache, LayerGradients, Mask, MultiHeadAttention, Rotary,
+    SingleHeadAttention, positions::RotaryPairs,
 };
 use laboratory::{
     AttentionLayer, Diagnosis, Fault, Finding, Patient, SLOPE_TOLERANCE, diagnose,

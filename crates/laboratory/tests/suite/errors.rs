@@ -3,8 +3,8 @@
 use crate::foreign::Foreign;
 use crate::support::{blame, parameters, random};
 use attention::{
-    AttentionCache, AttentionShape, Error, Mask, MultiHeadAttention, NamedParameters,
-    Result,
+    AttentionCache, Error, Mask, MultiHeadAttention, NamedParameters, Result,
+    cost::AttentionShape,
 };
 use laboratory::traffic::{
     self, Memory, SlowMatrix, chunked_attention, fused_attention, naive_attention,

@@ -1,8 +1,8 @@
 //! A layer of someone else's.
 
 use attention::{
-    AttentionCache, LayerGradients, Mask, MultiHeadAttention, Named, NamedMut,
-    NamedParameters, Result,
+    AttentionCache, LayerGradients, Mask, MultiHeadAttention, NamedParameters, Result,
+    named_parameters::{Named, NamedMut},
 };
 use laboratory::AttentionLayer;
 use nalgebra::DMatrix;

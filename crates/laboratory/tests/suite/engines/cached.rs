@@ -5,8 +5,8 @@ use crate::support::{masks, numbers, off, score_rules};
 use attention::engine::Rule;
 use attention::flash::Tiles;
 use attention::{
-    Float, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Rotary, RotaryPairs,
-    ScoreRule,
+    Float, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Rotary, ScoreRule,
+    positions::RotaryPairs,
 };
 use nalgebra::{DMatrix, convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};

@@ -5,8 +5,10 @@ use crate::support::{answer, masks, parameters, random};
 use attention::engine::Engine;
 use attention::flash::{Inputs, Tiles};
 use attention::{
-    DistanceBuckets, ForwardOptions, GradientCheck, Mask, MultiHeadAttention, Result,
-    Rotary, RotaryPairs, ScoreRule, gradient_check, gradient_check_parameters,
+    ForwardOptions, Mask, MultiHeadAttention, Result, Rotary, ScoreRule,
+    gradient_check::{GradientCheck, gradient_check, gradient_check_parameters},
+    positions::RotaryPairs,
+    score_rule::DistanceBuckets,
 };
 use nalgebra::{DMatrix, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};

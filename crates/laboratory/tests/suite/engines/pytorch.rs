@@ -6,8 +6,8 @@ use super::Engines;
 use crate::support::answer;
 use attention::flash::{Inputs, Tiles};
 use attention::{
-    DistanceBuckets, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Parameters,
-    Rotary, RotaryPairs, ScoreRule,
+    ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Parameters, Rotary,
+    ScoreRule, positions::RotaryPairs, score_rule::DistanceBuckets,
 };
 use nalgebra::{DMatrix, RowDVector};
 use serde_json::Value;

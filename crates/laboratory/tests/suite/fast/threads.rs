@@ -3,8 +3,8 @@
 use crate::support::{Answer, Problem, random};
 use attention::engine::{Engine, Factor};
 use attention::{
-    AttentionGradients, DistanceBuckets, ForwardOptions, Mask, MultiHeadAttention,
-    ScoreRule,
+    AttentionGradients, ForwardOptions, Mask, MultiHeadAttention, ScoreRule,
+    score_rule::DistanceBuckets,
 };
 use fast::Flash;
 use rand::{SeedableRng, rngs::ChaCha8Rng};

@@ -7,13 +7,21 @@ use attention::flash::{
     Inputs, OnlineSoftmax, Tiles, flash, tiled_attention, tiled_attention_backward,
 };
 use attention::{
-    Adam, AttentionCache, AttentionShape, Error, ForwardOptions, Mask,
-    MultiHeadAttention, NamedParameters, Parameters, Result, ScoreRule,
-    SingleHeadAttention, SingleHeadCache, attention, attention_backward,
-    attention_static, attention_weights, gradient_check, gradient_check_parameters,
-    gradient_check_sample, heat_map, linear, linear_backward, log_sum_exp,
-    log_sum_exp_rows, numerical_gradient, relative_error, row_entropy, scaled_scores,
-    softmax, softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
+    Adam, AttentionCache, Error, ForwardOptions, Mask, MultiHeadAttention,
+    NamedParameters, Parameters, Result, ScoreRule, SingleHeadAttention, SingleHeadCache,
+    attention, attention_backward, attention_weights,
+    cost::AttentionShape,
+    gradient_check::{
+        gradient_check, gradient_check_parameters, gradient_check_sample,
+        numerical_gradient, relative_error,
+    },
+    inspect::{heat_map, row_entropy},
+    linear, linear_backward, scaled_scores,
+    softmax::{
+        log_sum_exp, log_sum_exp_rows, softmax, softmax_backward, softmax_jacobian,
+        softmax_rows, softmax_rows_backward,
+    },
+    static_shapes::attention_static,
 };
 use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -408,7 +416,7 @@ fn functions_without_errors_answer_every_question() -> Result<()> {
     #[expect(clippy::reversed_empty_ranges, reason = "a caller may give one")]
     let tiles = [(usize::MAX..usize::MAX, 0..5), (2..1, 0..5), (0..3, 7..usize::MAX)];
     for (rows, columns) in tiles {
-        assert_eq!(sized.visibility(rows, columns), attention::Visibility::Hidden);
+        assert_eq!(sized.visibility(rows, columns), attention::mask::Visibility::Hidden);
     }
     #[expect(clippy::reversed_empty_ranges, reason = "a caller may give one")]
     let elsewhere = [(usize::MAX, 0..3), (0, 2..9), (4, 3..usize::MAX), (9, 2..1)];

@@ -2,7 +2,10 @@
 
 use crate::support::random;
 use attention::flash::{FlashOutput, OnlineSoftmax};
-use attention::{Float, log_sum_exp_rows, softmax_rows};
+use attention::{
+    Float,
+    softmax::{log_sum_exp_rows, softmax_rows},
+};
 use nalgebra::{DMatrix, DVector, convert, dmatrix, dvector};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

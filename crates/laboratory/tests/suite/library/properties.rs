@@ -4,9 +4,13 @@ use crate::support::layer::Layer;
 use crate::support::{mask, masks, options, parameters, random};
 use approx::assert_abs_diff_eq; // a NaN is far from everything
 use attention::{
-    AttentionShape, BatchGradients, Float, ForwardOptions, Mask, MultiHeadAttention,
-    Parameters, SingleHeadAttention, attention, attention_weights, log_sum_exp,
-    log_sum_exp_rows, scaled_scores, softmax, softmax_rows, softmax_rows_backward,
+    BatchGradients, Float, ForwardOptions, Mask, MultiHeadAttention, Parameters,
+    SingleHeadAttention, attention, attention_weights,
+    cost::AttentionShape,
+    scaled_scores,
+    softmax::{
+        log_sum_exp, log_sum_exp_rows, softmax, softmax_rows, softmax_rows_backward,
+    },
 };
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use crate::support::{blame, parameters, random};
 use attention::{
     Adam, KeyValueCache, Mask, MultiHeadAttention, NamedParameters, Result, Rotary,
-    RotaryPairs, SingleHeadAttention, named_parameters,
+    SingleHeadAttention, named_parameters, positions::RotaryPairs,
 };
 use nalgebra::{DMatrix, RowDVector, dmatrix};
 

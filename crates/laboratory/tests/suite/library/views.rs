@@ -7,8 +7,10 @@ use attention::flash::{OnlineSoftmax, flash};
 use attention::{
     ForwardOptions, LayerGradients, Mask, MultiHeadAttention, Result,
     SingleHeadAttention, attention, attention_backward, attention_weights,
-    gradient_check, heat_map, linear, linear_backward, log_sum_exp_rows,
-    numerical_gradient, row_entropy, scaled_scores, softmax_rows, softmax_rows_backward,
+    gradient_check::{gradient_check, numerical_gradient},
+    inspect::{heat_map, row_entropy},
+    linear, linear_backward, scaled_scores,
+    softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward},
 };
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 
