@@ -4,8 +4,8 @@ use crate::arguments::CompileOptions;
 use crate::report::circumstances;
 use anyhow::{Context, Result, ensure};
 use attention::cuda::{Architecture, Compiled, Program, compile};
-use gpu::ALL;
 use gpu::report::{Launch, Resources};
+use gpu::{ALL, Precision, architectures};
 use itertools::iproduct;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use record::{Measurement, Record, Unit};
@@ -56,10 +56,10 @@ pub fn run(options: &CompileOptions) -> Result<()> {
 fn variants() -> Vec<(Program, Architecture, usize, bool)> {
     let of = |program: &Program| {
         let source = program.source();
-        iproduct!([*program], source.architectures, source.widths, [false, true])
+        iproduct!([*program], architectures(*program), source.widths, [false, true])
     };
     let all = ALL.iter().flat_map(of);
-    all.map(|(program, architecture, d, causal)| (program, *architecture, *d, causal))
+    all.map(|(program, architecture, d, causal)| (program, architecture, *d, causal))
         .collect()
 }
 
@@ -73,7 +73,7 @@ fn measurements(
 ) -> [Measurement; 4] {
     let source = compiled.program.source();
     let common = Measurement::common(
-        source.precision,
+        Precision::of(compiled.program),
         &[("d", d), ("rows", launch.rows as usize)],
         &[
             ("architecture", &compiled.architecture),
@@ -138,7 +138,7 @@ mod tests {
     fn found() -> Vec<Measurement> {
         let compiled = Compiled {
             program: TILED,
-            architecture: Architecture::SM_80,
+            architecture: gpu::SM_80,
             cubin: vec![],
             log: String::new(),
         };

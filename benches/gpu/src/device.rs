@@ -3,11 +3,9 @@
 use crate::expected::{Forward, Inputs, difference, pick, rows, tolerance};
 use crate::grid::{Cell, NUMBERS, Pass};
 use anyhow::{Context, Result, ensure};
-use attention::cuda::{
-    Error, Gpu, NAIVE, Precision, Program, Shape, TILED, Tensor, Tensors,
-};
-use gpu::BACKWARD;
-use gpu::clock::{bytes, copy_bandwidth, free_memory, poison, time};
+use attention::cuda::{Error, Gpu, NAIVE, Program, Shape, TILED, Tensor, Tensors};
+use gpu::clock::{bytes, copy_bandwidth, free_memory, poisoned, time};
+use gpu::{BACKWARD, D_K, D_OUTPUT, D_Q, D_V, Precision};
 use itertools::izip;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::StandardNormal;
@@ -67,9 +65,7 @@ impl OwnKernels {
     ) -> Result<Tensors> {
         let [q, k, v, _] = &self.numbers;
         let own = [(Tensor::Q, &q[..]), (Tensor::K, k), (Tensor::V, v)];
-        let mut tensors = self.gpu.tensors(program, shape, &[&own, others].concat())?;
-        poison(&mut tensors)?;
-        Ok(tensors)
+        Ok(poisoned(&self.gpu, program, shape, &[&own, others].concat())?)
     }
 
     /// The tensors of a forward kernel that has run on them and computed what it should.
@@ -77,7 +73,7 @@ impl OwnKernels {
         let mut tensors = self.tensors(kernel, shape, &[])?;
         tensors.launch()?;
         let (output, lse) = (tensors.read(Tensor::OUTPUT)?, tensors.read(Tensor::LSE)?);
-        let precision = kernel.source().precision;
+        let precision = Precision::of(kernel);
         let rows = rows(shape, shape.n_q as u64);
         let expected = self.inputs(precision).forward(shape, &rows);
         check("the output", &output, shape.d, &rows, &expected.0, precision)?;
@@ -87,23 +83,20 @@ impl OwnKernels {
 
     /// The same for the backward pass, after a forward kernel that runs wherever it does.
     fn backward(&self, shape: Shape) -> Result<Tensors> {
-        let precision = BACKWARD.source().precision;
+        let precision = Precision::of(BACKWARD);
         let forward = self.forward(TILED, shape).context("tiled, before it")?;
         let (output, lse) = (forward.read(Tensor::OUTPUT)?, forward.read(Tensor::LSE)?);
         drop(forward); // its memory is needed
         let d_output = &self.numbers[3];
-        let others = [
-            (Tensor::OUTPUT, &output[..]),
-            (Tensor::LSE, &lse),
-            (Tensor::D_OUTPUT, d_output),
-        ];
+        let others =
+            [(Tensor::OUTPUT, &output[..]), (Tensor::LSE, &lse), (D_OUTPUT, d_output)];
         let mut tensors = self.tensors(BACKWARD, shape, &others)?;
         tensors.launch()?;
         let before = Forward { output: &output, lse: &lse, d_output };
         let rows = rows(shape, shape.n_q as u64);
         let expected = self.inputs(precision).backward(shape, &rows, before);
-        let gradients = [Tensor::D_Q, Tensor::D_K, Tensor::D_V];
-        for (name, gradient, expected) in izip!(["∂q", "∂k", "∂v"], gradients, &expected)
+        for (name, gradient, expected) in
+            izip!(["∂q", "∂k", "∂v"], [D_Q, D_K, D_V], &expected)
         {
             let gradient = tensors.read(gradient)?;
             check(name, &gradient, shape.d, &rows, expected, precision)?;

@@ -1,6 +1,7 @@
 //! The expected results of a kernel: some rows, computed in f64 on the processor.
 
-use attention::cuda::{Precision, Shape};
+use attention::cuda::Shape;
+use gpu::Precision;
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};

@@ -2,8 +2,8 @@
 
 use crate::arguments::TimeOptions;
 use anyhow::{Result, ensure};
-use attention::cuda::{Precision, Program, Shape};
-use gpu::{ALL, BACKWARD};
+use attention::cuda::{Program, Shape};
+use gpu::{ALL, BACKWARD, Precision};
 use itertools::iproduct;
 use serde::Serialize;
 use std::fmt;
@@ -139,7 +139,7 @@ fn contestants(
     let takes_part = |program: &Program| {
         let its = if *program == BACKWARD { Pass::Backward } else { Pass::Forward };
         its == pass
-            && program.source().precision == precision
+            && Precision::of(*program) == precision
             && program.source().widths.contains(&d)
             && (options.kernels.is_empty() || options.kernels.contains(program))
     };

@@ -20,14 +20,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A kernel is a [`Program`]: a source in CUDA C++, and what Rust has to know of it. Two of them are here, [`NAIVE`] and
-//! [`TILED`], in the folder `cuda`. Other crates add theirs with [`Program::new`], and run them by the same calls:
-//! [`compile`] makes machine code, which takes no GPU; [`Gpu::forward`] and [`Gpu::backward`] take matrices; and [`Tensors`]
-//! stay on the device, so that a kernel can be launched often.
+//! A kernel is a [`Program`]: a source in CUDA C++, and what Rust has to know of it. Two are here, [`NAIVE`] and [`TILED`], in
+//! the folder `cuda`. The crate `gpu` of the book's repository adds faster ones and a backward pass with [`Program::new`], and runs
+//! them by the same calls: [`compile`] makes machine code, which takes no GPU; [`Gpu::forward`] and [`Gpu::run`] take matrices; and
+//! [`Tensors`] stay on the device, so that a kernel can be launched often.
 //!
-//! Kernels know full and causal attention, and values as wide as keys. Some know rules for scores and shared keys, too, as both
-//! that are here: a rule becomes a function in CUDA C++, with which the kernel is compiled. A query that sees no key gets an
-//! output of zero and a log-sum-exp of −∞, and each run gives the same bits, as in the rest of the crate. But kernels ask for
+//! Kernels know full and causal attention, and values as wide as keys; no dropout. Some know rules for scores and shared keys, too,
+//! as both that are here: a rule becomes a function in CUDA C++, with which the kernel is compiled. A query that sees no key gets
+//! an output of zero and a log-sum-exp of −∞, and each run gives the same bits, as in the rest of the crate. But kernels ask for
 //! finite inputs: in a tile that is partly hidden, what is hidden is multiplied by 0.
 
 mod compile;
@@ -35,16 +35,12 @@ mod device;
 mod error;
 mod ffi; // what is unsafe
 mod program;
-mod score_rule; // rules for scores in CUDA C++
-mod shape;
-mod tensors;
 
 pub use compile::{Compiled, Variant, compile};
-pub use device::{Device, Gpu, OnGpu};
+pub use device::{Device, Gpu, OnGpu, Tensors};
 pub use error::{Error, Result};
 pub use ffi::compiler_version;
 pub use program::{
-    Architecture, COMMON, Function, NAIVE, Parameter, Precision, Program, Source, TILED,
+    Architecture, COMMON, Function, NAIVE, Numbers, Parameter, Program, Shape, Size,
+    Source, TILED, Tensor,
 };
-pub use shape::{Shape, Size, Tensor};
-pub use tensors::Tensors;

@@ -143,7 +143,11 @@ pub fn log_sum_exp<T: Float>(x: &DVector<T>) -> Result<T> {
 ///
 /// Of a large score the rounded log-sum-exp alone would lose the logarithm of the sum, and e^(score − log-sum-exp) would be 1 for
 /// each of two equal scores.
-pub(crate) fn log_sum_exp_and_low<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T, T) {
+pub(crate) fn log_sum_exp_and_low<T: RealField + Copy>(
+    scale: T,
+    max: T,
+    sum: T,
+) -> (T, T) {
     let (max, log_sum) = (shift(max), sum.ln());
     let lse = max * scale + log_sum;
     if !lse.is_finite() {

@@ -6,6 +6,7 @@
 //! ```
 
 use attention::cuda::{Program, TILED};
+use gpu::Precision;
 use gpu::on_cpu::{self, Choices, Data, OnCpu, Sizes, Watch, barriers, bound};
 use std::error::Error;
 use std::process::ExitCode;
@@ -137,7 +138,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         _ => Watch::Nothing,
     };
     let on_cpu = OnCpu::compile(program, options.d, options.causal, watch)?;
-    let data = Data::new(sizes, options.d, program.source().precision);
+    let data = Data::new(sizes, options.d, Precision::of(program));
     let choices = Choices { seed: options.seed, missing_barrier };
     let errors = data
         .errors(&on_cpu, program, options.causal, choices)

@@ -43,7 +43,7 @@ pub fn time(
         work()?;
         clocks.push((start, clock()?));
     }
-    gpu.synchronize()?;
+    wait(gpu)?;
     let elapsed = |(start, end): (CudaEvent, CudaEvent)| {
         let milliseconds = start.elapsed_ms(&end);
         let milliseconds =
@@ -51,6 +51,11 @@ pub fn time(
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     };
     clocks.into_iter().map(elapsed).collect()
+}
+
+/// Waits until all that was launched is done, or a kernel has failed.
+fn wait(gpu: &Gpu) -> Result<()> {
+    gpu.stream().synchronize().map_err(Error::driver("wait for the device"))
 }
 
 /// Returns the best throughput of the device's memory, in bytes a second: the median of copies from one part of it to another,
@@ -80,7 +85,7 @@ pub fn copy_bandwidth(gpu: &Gpu) -> Result<f64> {
 /// # Errors
 /// A failed call of the driver, also if a kernel that was launched before has failed.
 pub fn free_memory(gpu: &Gpu) -> Result<u64> {
-    gpu.synchronize()?; // what was dropped is given back when the work before it is done
+    wait(gpu)?; // what was dropped is given back when the work before it is done
     let free = gpu.stream().context().mem_get_info();
     Ok(free.map_err(Error::driver("ask for free memory"))?.0 as u64)
 }
@@ -98,22 +103,27 @@ pub fn free_memory(gpu: &Gpu) -> Result<u64> {
 pub fn bytes(program: Program, shape: Shape) -> u64 {
     let source = program.source();
     let of = |(tensor, _): (Tensor, bool)| {
-        let bytes = source.precision_of(tensor).bytes();
+        let bytes = source.numbers_of(tensor).bytes;
         tensor.entries(shape).saturating_mul(bytes) as u64
     };
     program.tensors().into_iter().map(of).fold(0, u64::saturating_add)
 }
 
-/// Fills all that the program writes with NaN, so that what it forgets to write is seen.
+/// Returns the tensors of a program as [`Gpu::tensors`] does, with NaN in all that it writes, so that what it forgets to write is seen.
 ///
 /// # Errors
-/// A failed call of the driver.
-pub fn poison(tensors: &mut Tensors) -> Result<()> {
-    let (shape, program) = (tensors.shape(), tensors.program());
-    for (tensor, is_written) in program.tensors() {
-        if is_written {
-            tensors.write(tensor, &vec![f32::NAN; tensor.entries(shape)])?;
-        }
-    }
-    Ok(())
+/// As [`Gpu::tensors`].
+pub fn poisoned(
+    gpu: &Gpu,
+    program: Program,
+    shape: Shape,
+    inputs: &[(Tensor, &[f32])],
+) -> Result<Tensors> {
+    let written = program.tensors().into_iter().filter(|&(_, is_written)| is_written);
+    let poison: Vec<_> = written
+        .map(|(tensor, _)| (tensor, vec![f32::NAN; tensor.entries(shape)]))
+        .collect();
+    let poison = poison.iter().map(|(tensor, numbers)| (*tensor, &numbers[..]));
+    let all: Vec<_> = inputs.iter().copied().chain(poison).collect();
+    gpu.tensors(program, shape, &all)
 }

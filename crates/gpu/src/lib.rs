@@ -9,7 +9,7 @@
 //! let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(2)?;
 //! let gpu = Gpu::open()?;
 //! let forward = gpu.forward(gpu::REGISTERS, &inputs)?;
-//! let gradients = gpu.backward(gpu::BACKWARD, &inputs, &forward, &forward.output)?; // of the loss ½ Σ output²
+//! let gradients = gpu::backward(&gpu, &inputs, &forward, &forward.output)?; // of the loss ½ Σ output²
 //! assert_eq!(gradients.q.shape(), x.shape());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -18,15 +18,24 @@
 pub mod tiles;
 
 #[cfg(feature = "cuda")]
+mod backward;
+#[cfg(feature = "cuda")]
 pub mod clock;
 #[cfg(feature = "cuda")]
 pub mod on_cpu;
+#[cfg(feature = "cuda")]
+mod precision;
 #[cfg(feature = "cuda")]
 mod programs;
 #[cfg(feature = "cuda")]
 pub mod report;
 
 #[cfg(feature = "cuda")]
+pub use backward::{OnGpuWithBackward, backward};
+#[cfg(feature = "cuda")]
+pub use precision::Precision;
+#[cfg(feature = "cuda")]
 pub use programs::{
-    ALL, BACKWARD, HOPPER, REGISTERS, TENSOR_CORES, hopper_boxes, program,
+    ALL, BACKWARD, D_K, D_OUTPUT, D_Q, D_V, HOPPER, REGISTERS, SM_80, SM_90, SM_90A,
+    TENSOR_CORES, architectures, declarations, hopper_boxes, program,
 };

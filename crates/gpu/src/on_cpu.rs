@@ -8,8 +8,8 @@ mod race;
 pub use data::{Data, bound};
 pub use race::Race;
 
-use crate::BACKWARD;
-use attention::cuda::{Precision, Program, Variant};
+use crate::{BACKWARD, Precision, declarations};
+use attention::cuda::{Program, Variant};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -120,7 +120,7 @@ impl OnCpu {
         let Variant { causal, group, rule } = variant.into();
         let folder = tempfile::tempdir()?;
         let kernel = folder.path().join(format!("{}.cu", source.name));
-        fs::write(&kernel, format!("{text}{}", source.declarations()))?;
+        fs::write(&kernel, format!("{text}{}", declarations(program)))?;
         for (name, text) in source.headers {
             fs::write(folder.path().join(name), text)?;
         }
@@ -149,17 +149,16 @@ impl OnCpu {
         choices: Choices,
     ) -> Result<(Vec<f32>, Vec<f32>), Failure> {
         let input = [q, k, v].concat();
-        let bytes =
-            self.run(sizes, self.program.source().precision.encode(&input), choices)?;
+        let precision = Precision::of(self.program);
+        let bytes = self.run(sizes, precision.encode(&input), choices)?;
         let entries = sizes.heads * sizes.n_q;
-        let (output, lse) =
-            bytes.split_at(entries * self.d * self.program.source().precision.bytes());
+        let (output, lse) = bytes.split_at(entries * self.d * precision.bytes());
         assert_eq!(
             lse.len(),
             4 * entries,
             "the kernel's program wrote too much or too little"
         );
-        Ok((self.program.source().precision.decode(output), Precision::F32.decode(lse)))
+        Ok((precision.decode(output), Precision::F32.decode(lse)))
     }
 
     /// The gradients of queries, keys and values, of q, k, v, output, d_output and lse.

@@ -1,9 +1,10 @@
 //! The programs: their sources, and what each function takes.
 #![allow(unsafe_code)] // each program is a promise, and so is the description of a tensor
 
+use crate::precision::{BF16, Precision};
 use attention::cuda::Parameter::{KeyCount, Map, QueryCount, Reads, Scale, Writes};
 use attention::cuda::{
-    Architecture, COMMON, Error, Function, NAIVE, Precision, Program, Result, Size,
+    Architecture, COMMON, Error, Function, NAIVE, Parameter, Program, Result, Size,
     Source, TILED, Tensor,
 };
 use cudarc::driver::sys;
@@ -39,26 +40,78 @@ pub fn program(name: &str) -> Result<Program, String> {
     })
 }
 
+/// Ampere: bf16 on tensor cores, asynchronous copies.
+pub const SM_80: Architecture = Architecture { major: 8, minor: 0, specific: false };
+/// Hopper, as far as it is like those that came before.
+pub const SM_90: Architecture = Architecture { major: 9, minor: 0, specific: false };
+/// Hopper, with the instructions that it alone has.
+pub const SM_90A: Architecture = Architecture { major: 9, minor: 0, specific: true };
+
+/// Returns the architectures that a program is tested to compile for, the oldest first.
+///
+/// ```
+/// assert_eq!(gpu::architectures(gpu::REGISTERS), [gpu::SM_80, gpu::SM_90]);
+/// assert_eq!(gpu::architectures(gpu::HOPPER), [gpu::SM_90A]);
+/// assert_eq!(gpu::SM_90A.to_string(), "sm_90a");
+/// assert!(!gpu::SM_90A.runs_on((10, 0))); // its own instructions are gone there
+/// assert!(gpu::SM_80.runs_on((8, 9)));
+/// ```
+pub fn architectures(program: Program) -> Vec<Architecture> {
+    let oldest = program.source().oldest;
+    let is_newer = |one: &Architecture| !oldest.specific && one.major > oldest.major;
+    let newer = [SM_80, SM_90].into_iter().filter(is_newer);
+    [oldest].into_iter().chain(newer).collect()
+}
+
+// ANCHOR: declarations
+/// Returns a declaration of each function of a program, as the list of its parameters
+/// says. The tests compile it behind the text: a compiler refuses two functions of one C
+/// name, so what it compiles takes what is launched.
+pub fn declarations(program: Program) -> String {
+    let number = |tensor| match Precision::of_tensor(program, tensor) {
+        Precision::F32 => "float",
+        Precision::Bf16 => "unsigned short",
+    };
+    let kind = |parameter: &Parameter| match *parameter {
+        Reads(tensor) => format!("const {}*", number(tensor)),
+        Writes(tensor) => format!("{}*", number(tensor)),
+        Map(..) => "const __grid_constant__ TensorMap".to_owned(),
+        QueryCount | KeyCount => "int".to_owned(),
+        Scale => "float".to_owned(),
+    };
+    let declaration = |Function(name, parameters): &Function| {
+        let kinds: Vec<_> = parameters.iter().map(kind).collect();
+        format!("extern \"C\" __global__ void {name}({});\n", kinds.join(", "))
+    };
+    program.source().functions.iter().map(declaration).collect()
+}
+// ANCHOR_END: declarations
+
 const Q: Tensor = Tensor::Q;
 const K: Tensor = Tensor::K;
 const V: Tensor = Tensor::V;
 const OUTPUT: Tensor = Tensor::OUTPUT;
-const D_OUTPUT: Tensor = Tensor::D_OUTPUT;
 const LSE: Tensor = Tensor::LSE;
+/// The gradient of the output.
+pub const D_OUTPUT: Tensor = Tensor { name: "d_output", size: Size::Queries };
+/// The gradient of the queries.
+pub const D_Q: Tensor = Tensor { name: "d_q", size: Size::Queries };
+/// The gradient of the keys.
+pub const D_K: Tensor = Tensor { name: "d_k", size: Size::Keys };
+/// The gradient of the values.
+pub const D_V: Tensor = Tensor { name: "d_v", size: Size::Keys };
 /// rowsum(dO ⊙ O)
 const DELTA: Tensor = Tensor { name: "delta", size: Size::Rows };
 
-const BF16: Header = ("bf16.cuh", include_str!("../cuda/bf16.cuh"));
+const BF16_HEADER: Header = ("bf16.cuh", include_str!("../cuda/bf16.cuh"));
 const CP_ASYNC: Header = ("cp_async.cuh", include_str!("../cuda/cp_async.cuh"));
 type Header = (&'static str, &'static str);
-
-const SINCE_AMPERE: &[Architecture] = &[Architecture::SM_80, Architecture::SM_90];
 
 const REGISTERS_SOURCE: &Source = &Source {
     name: "registers",
     text: include_str!("../cuda/registers.cu"),
     headers: &[COMMON, CP_ASYNC],
-    architectures: SINCE_AMPERE,
+    oldest: SM_80,
     takes_rules: false,
     ..*TILED.source()
 };
@@ -68,11 +121,11 @@ const TENSOR_CORES_SOURCE: &Source = &Source {
     text: include_str!("../cuda/tensor_cores.cu"),
     headers: &[
         COMMON,
-        BF16,
+        BF16_HEADER,
         CP_ASYNC,
         ("tensor_cores.cuh", include_str!("../cuda/tensor_cores.cuh")),
     ],
-    precision: Precision::Bf16,
+    numbers: BF16,
     widths: &[64, 128],
     ..*REGISTERS_SOURCE
 };
@@ -80,7 +133,7 @@ const TENSOR_CORES_SOURCE: &Source = &Source {
 const HOPPER_SOURCE: &Source = &Source {
     name: "hopper",
     text: include_str!("../cuda/hopper.cu"),
-    headers: &[COMMON, BF16, ("hopper.cuh", include_str!("../cuda/hopper.cuh"))],
+    headers: &[COMMON, BF16_HEADER, ("hopper.cuh", include_str!("../cuda/hopper.cuh"))],
     functions: &[Function(
         "attention_forward",
         &[
@@ -94,7 +147,7 @@ const HOPPER_SOURCE: &Source = &Source {
             Scale,
         ],
     )],
-    architectures: &[Architecture::SM_90A],
+    oldest: SM_90A,
     ..*TENSOR_CORES_SOURCE
 };
 
@@ -115,8 +168,8 @@ const BACKWARD_SOURCE: &Source = &Source {
                 Reads(D_OUTPUT),
                 Reads(LSE),
                 Reads(DELTA),
-                Writes(Tensor::D_K),
-                Writes(Tensor::D_V),
+                Writes(D_K),
+                Writes(D_V),
                 QueryCount,
                 KeyCount,
                 Scale,
@@ -131,7 +184,7 @@ const BACKWARD_SOURCE: &Source = &Source {
                 Reads(D_OUTPUT),
                 Reads(LSE),
                 Reads(DELTA),
-                Writes(Tensor::D_Q),
+                Writes(D_Q),
                 QueryCount,
                 KeyCount,
                 Scale,
@@ -183,4 +236,17 @@ fn tensor_map(address: u64, [heads, n, d]: [usize; 3], rows: u32) -> Result<[u64
     };
     status.result().map_err(Error::driver("describe a tensor to the copy engine"))?;
     Ok(map.opaque)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_are_those_of_the_lists() {
+        let first = "extern \"C\" __global__ void scores(const float*, const float*, float*, int, int, float);\n";
+        assert!(declarations(NAIVE).starts_with(first));
+        let half = "attention_forward(const unsigned short*, const unsigned short*, const unsigned short*, unsigned short*, float*, ";
+        assert!(declarations(TENSOR_CORES).contains(half));
+    }
 }

@@ -38,7 +38,7 @@ pub fn constant<const N: usize>(compiled: &Compiled, name: &str) -> Result<[u32;
     let found = bytes_of(&compiled.cubin, name).and_then(numbers);
     found.ok_or_else(|| {
         let log = format!("`{name}`, {N} numbers, is not among its constants");
-        Error::Compile { program, architecture, log }
+        Error::Compile { what: format!("{program} for {architecture}"), log }
     })
 }
 

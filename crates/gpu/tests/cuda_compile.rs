@@ -6,9 +6,12 @@ use attention::cuda::{
     compiler_version,
 };
 use attention::flash::Inputs;
-use attention::{Mask, ScoreRule};
+use attention::{
+    Mask, ScoreRule,
+    score_rule::{DistanceBuckets, ScoreFunction, ScorePlace},
+};
 use gpu::report::{Launch, Resources, constant};
-use gpu::{ALL, BACKWARD, HOPPER};
+use gpu::{ALL, BACKWARD, HOPPER, SM_80, SM_90A, architectures};
 use nalgebra::DMatrix;
 use std::io::Write;
 
@@ -76,7 +79,7 @@ fn every_program_compiles_within_its_budget() {
         "program        arch      d  causal  function           registers  spills  stack  threads  rows  shared",
     );
     for program in ALL {
-        for &architecture in program.source().architectures {
+        for architecture in architectures(program) {
             for &d in program.source().widths {
                 for causal in [false, true] {
                     let compiled = compile(program, architecture, d, causal)
@@ -104,7 +107,7 @@ fn variants_compile_within_the_budget() {
     let mask = Mask::causal().with_scores(rule);
     let inputs = Inputs::grouped(&q, &k, &k, mask, 4, 2).unwrap();
     let variant = Variant::of(&inputs).unwrap();
-    let error = compile(HOPPER, Architecture::SM_90A, 64, variant.clone()).unwrap_err();
+    let error = compile(HOPPER, SM_90A, 64, variant.clone()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "`group` is 2 but kernel `hopper` takes neither rules for scores nor shared keys"
@@ -114,15 +117,43 @@ fn variants_compile_within_the_budget() {
     }
     for program in [NAIVE, TILED, BACKWARD] {
         for &d in program.source().widths {
-            let compiled = compile(program, Architecture::SM_80, d, variant.clone())
+            let compiled = compile(program, SM_80, d, variant.clone())
                 .unwrap_or_else(|error| panic!("{error}"));
             let at = format!("{program}, d = {d}");
             let faults = faults_of(&compiled, &at);
             assert!(faults.is_empty(), "{}", faults.join("\n"));
-            let plain = compile(program, Architecture::SM_80, d, true).unwrap();
+            let plain = compile(program, SM_80, d, true).unwrap();
             assert_ne!(compiled.cubin, plain.cubin);
         }
     }
+}
+
+#[test]
+fn rules_that_no_kernel_can_take_are_refused() {
+    #[derive(Debug)]
+    struct Half;
+
+    impl ScoreFunction for Half {
+        fn value(&self, score: f64, _place: ScorePlace) -> f64 {
+            score / 2.0
+        }
+        fn derivative(&self, _score: f64, _place: ScorePlace) -> f64 {
+            0.5
+        }
+    }
+
+    let x = DMatrix::<f32>::zeros(2, 2);
+    let of = |rule: ScoreRule| {
+        let inputs = Inputs::new(&x, &x, &x, rule).unwrap();
+        Variant::of(&inputs).unwrap_err().to_string()
+    };
+    assert_eq!(
+        of(ScoreRule::custom(Half)),
+        "`rule` is a function of one's own but a GPU can't call a function in Rust"
+    );
+    let buckets = DistanceBuckets::clipped(5000).unwrap();
+    let table = ScoreRule::table(&DMatrix::<f32>::zeros(10_001, 1), buckets).unwrap();
+    assert_eq!(of(table), "`furthest` is 5001 but a kernel takes 4096 at most");
 }
 
 fn rows_of(compiled: &Compiled, at: &str) -> Vec<String> {
@@ -192,7 +223,7 @@ fn the_boxes_of_hopper_are_those_of_its_source() {
         let boxes = gpu::hopper_boxes(d);
         assert!(boxes.iter().all(|rows| (1..=256).contains(rows)), "{boxes:?}");
         if compiler_is_there() {
-            let compiled = compile(HOPPER, Architecture::SM_90A, d, false).unwrap();
+            let compiled = compile(HOPPER, SM_90A, d, false).unwrap();
             assert_eq!(constant(&compiled, "attention_forward_boxes"), Ok(boxes));
         }
     }
@@ -236,9 +267,7 @@ fn the_macros_reach_the_kernel() {
     }
     let program = TILED;
     let cubin = |d, causal| {
-        compile(program, Architecture::SM_80, d, causal)
-            .unwrap_or_else(|e| panic!("{e}"))
-            .cubin
+        compile(program, SM_80, d, causal).unwrap_or_else(|e| panic!("{e}")).cubin
     };
     assert_eq!(cubin(64, true), cubin(64, true));
     assert_ne!(cubin(64, true), cubin(64, false));

@@ -2,16 +2,17 @@
 //!
 //! Without a GPU each test says what is missing and passes; with REQUIRE_GPU=1 it fails with the same words.
 
-use attention::cuda::{
-    Error, Gpu, NAIVE, Precision, Program, Shape, TILED, Tensor, Tensors,
-};
+use attention::cuda::{Error, Gpu, NAIVE, Program, Shape, TILED, Tensor, Tensors};
 use attention::engine::{Engine as _, Tiled};
 use attention::flash::Inputs;
 use attention::{
     Mask, ScoreRule, attention, attention_backward, score_rule::DistanceBuckets,
 };
-use gpu::clock::{bytes, copy_bandwidth, free_memory, poison, time};
-use gpu::{BACKWARD, HOPPER, REGISTERS, TENSOR_CORES};
+use gpu::clock::{bytes, copy_bandwidth, free_memory, poisoned, time};
+use gpu::{
+    BACKWARD, D_K, D_OUTPUT, D_Q, D_V, HOPPER, Precision, REGISTERS, TENSOR_CORES,
+    backward,
+};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -162,18 +163,22 @@ impl Problem {
         all
     }
 
-    fn tensors(&self, gpu: &Gpu, program: Program) -> Tensors {
-        let inputs =
-            [(Tensor::Q, &self.q[..]), (Tensor::K, &self.k), (Tensor::V, &self.v)];
-        gpu.tensors(program, self.shape, &inputs)
+    /// The tensors of a program with NaN in all that it writes.
+    fn tensors(
+        &self,
+        gpu: &Gpu,
+        program: Program,
+        others: &[(Tensor, &[f32])],
+    ) -> Tensors {
+        let own = [(Tensor::Q, &self.q[..]), (Tensor::K, &self.k), (Tensor::V, &self.v)];
+        poisoned(gpu, program, self.shape, &[&own, others].concat())
             .unwrap_or_else(|error| panic!("{program}, {:?}: {error}", self.shape))
     }
 
     /// The output and the log-sum-exps, written where NaN was.
     fn forward(&self, gpu: &Gpu, kernel: Program) -> (Vec<f32>, Vec<f32>) {
-        let mut tensors = self.tensors(gpu, kernel);
+        let mut tensors = self.tensors(gpu, kernel, &[]);
         let mut run = || -> Result<_, Error> {
-            poison(&mut tensors)?;
             tensors.launch()?;
             Ok((tensors.read(Tensor::OUTPUT)?, tensors.read(Tensor::LSE)?))
         };
@@ -183,15 +188,15 @@ impl Problem {
     /// The gradients of queries, keys and values, written where NaN was.
     fn backward(&self, gpu: &Gpu) -> [Vec<f32>; 3] {
         let (output, lse) = self.forward(gpu, TILED);
-        let mut tensors = self.tensors(gpu, BACKWARD);
+        let others = [
+            (Tensor::OUTPUT, &output[..]),
+            (Tensor::LSE, &lse),
+            (D_OUTPUT, &self.d_output),
+        ];
+        let mut tensors = self.tensors(gpu, BACKWARD, &others);
         let mut run = || -> Result<_, Error> {
-            poison(&mut tensors)?;
-            tensors.write(Tensor::OUTPUT, &output)?;
-            tensors.write(Tensor::LSE, &lse)?;
-            tensors.write(Tensor::D_OUTPUT, &self.d_output)?;
             tensors.launch()?;
-            let [d_q, d_k, d_v] = [Tensor::D_Q, Tensor::D_K, Tensor::D_V];
-            Ok([tensors.read(d_q)?, tensors.read(d_k)?, tensors.read(d_v)?])
+            Ok([tensors.read(D_Q)?, tensors.read(D_K)?, tensors.read(D_V)?])
         };
         run().unwrap_or_else(|error| panic!("backward, {:?}: {error}", self.shape))
     }
@@ -232,7 +237,7 @@ fn every_kernel_is_attention() {
     let mut rng = fresh_rng();
     let mut faults = vec![];
     for kernel in kernels(gpu) {
-        let (tolerance, of_lse) = match kernel.source().precision {
+        let (tolerance, of_lse) = match Precision::of(kernel) {
             Precision::F32 => (1e-5, 1e-5),
             Precision::Bf16 => (1e-2, 1e-4), // the scores are added up in f32
         };
@@ -244,8 +249,7 @@ fn every_kernel_is_attention() {
                     for deviation in [1.0, 4.0] {
                         let shape = Shape { heads, kv_heads: heads, n_q, n_k, d, causal };
                         let problem = Problem::new(shape, deviation, &mut rng);
-                        let expected =
-                            problem.rounded(kernel.source().precision).reference();
+                        let expected = problem.rounded(Precision::of(kernel)).reference();
                         let (output, lse) = problem.forward(gpu, kernel);
                         let error = relative_error(&output, &expected.output);
                         worst = worst.max(error);
@@ -334,7 +338,7 @@ fn long_sequences_are_attention_too() {
             continue;
         }
         let (output, _) = problem.forward(gpu, kernel);
-        let rounded = problem.rounded(kernel.source().precision);
+        let rounded = problem.rounded(Precision::of(kernel));
         for i in [0, 1, LONG / 2, LONG - 1] {
             // Query i of the last head, alone with the keys that it sees.
             let rows = |values: &[f32], first: usize, n: usize| {
@@ -349,7 +353,7 @@ fn long_sequences_are_attention_too() {
             };
             let error = relative_error(&rows(&output, i, 1), &alone.reference().output);
             let tolerance =
-                if kernel.source().precision == Precision::F32 { 1e-5 } else { 1e-2 };
+                if Precision::of(kernel) == Precision::F32 { 1e-5 } else { 1e-2 };
             assert!(error < tolerance, "{kernel}, query {i}: relative error {error:.2e}");
         }
     }
@@ -421,7 +425,7 @@ fn matrices_go_in_and_come_out() {
             assert!(error < 2e-5, "{mask:?}: relative error {error:.2e}"); // 1e-5 from each side
         };
         for kernel in kernels(gpu) {
-            if kernel.source().precision == Precision::F32
+            if Precision::of(kernel) == Precision::F32
                 && kernel.source().widths.contains(&32)
             {
                 let found = gpu.forward(kernel, &inputs).unwrap();
@@ -430,7 +434,7 @@ fn matrices_go_in_and_come_out() {
             }
         }
         let gradients = flash.backward(&inputs, &expected, grad.as_view()).unwrap();
-        let found = gpu.backward(BACKWARD, &inputs, &expected, &grad).unwrap();
+        let found = backward(gpu, &inputs, &expected, &grad).unwrap();
         close(&found.q, &gradients.q);
         close(&found.k, &gradients.k);
         close(&found.v, &gradients.v);
@@ -448,7 +452,7 @@ fn times_are_of_this_world() {
     let problem = Problem::new(shape, 1.0, &mut fresh_rng());
     let moved = 4.0 * problem.q.len() as f64 * 4.0; // bytes that must move at least
     for kernel in kernels(gpu) {
-        let mut tensors = problem.tensors(gpu, kernel);
+        let mut tensors = problem.tensors(gpu, kernel, &[]);
         let times = time(gpu, 2, 9, || tensors.launch()).unwrap();
         assert_eq!(times.len(), 9);
         for time in times {
@@ -511,16 +515,12 @@ fn every_misuse_is_an_error_with_this_text() {
         "`v` has 192 entries but kv_heads · n_k · d = 320"
     );
 
-    let mut tensors = gpu.tensors(TILED, good, &[]).unwrap();
+    let tensors = gpu.tensors(TILED, good, &[]).unwrap();
     assert_eq!(
-        tensors.read(Tensor::D_Q).unwrap_err().to_string(),
+        tensors.read(D_Q).unwrap_err().to_string(),
         "`tensor` is `d_q` but kernel `tiled` takes no such tensor"
     );
-    assert_eq!(
-        tensors.write(Tensor::OUTPUT, &k).unwrap_err().to_string(),
-        "`output` has 320 entries but heads · n_q · d = 192"
-    );
-    let inputs = [(Tensor::D_OUTPUT, &q[..])];
+    let inputs = [(D_OUTPUT, &q[..])];
     assert_eq!(
         gpu.tensors(TILED, good, &inputs).unwrap_err().to_string(),
         "`tensor` is `d_output` but kernel `tiled` takes no such tensor"
@@ -549,7 +549,7 @@ fn every_misuse_is_an_error_with_this_text() {
     let inputs = Inputs::new(&matrix, &matrix, &matrix, &none).unwrap();
     let output = Tiled::default().forward(&inputs).unwrap();
     assert_eq!(
-        gpu.backward(BACKWARD, &inputs, &output, &wide).unwrap_err().to_string(),
+        backward(gpu, &inputs, &output, &wide).unwrap_err().to_string(),
         "`grad_output` has 64 columns but the output is 4 x 32"
     );
 }
@@ -612,7 +612,7 @@ fn rules_and_shared_keys_agree_with_flash() {
                 }
                 let refused = gpu.forward(REGISTERS, &inputs).is_err();
                 assert_eq!(refused, kv_heads < HEADS || !rule.is_none());
-                let backward = gpu.backward(BACKWARD, &inputs, &expected, &d_output);
+                let backward = backward(gpu, &inputs, &expected, &d_output);
                 if has_table {
                     assert!(
                         backward.unwrap_err().to_string().contains("table of biases")

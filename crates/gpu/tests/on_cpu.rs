@@ -2,12 +2,12 @@
 //!
 //! What is right here can still be slow on a GPU, and races between blocks are not seen, for blocks run one after the other.
 
-use attention::cuda::{NAIVE, Precision, Program, TILED, Variant};
+use attention::cuda::{NAIVE, Program, TILED, Variant};
 use attention::engine::{Engine as _, Tiled};
 use attention::flash::Inputs;
 use attention::{Mask, ScoreRule, score_rule::DistanceBuckets};
 use gpu::on_cpu::{self, Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
-use gpu::{ALL, BACKWARD, HOPPER, REGISTERS, TENSOR_CORES, tiles};
+use gpu::{ALL, BACKWARD, HOPPER, Precision, REGISTERS, TENSOR_CORES, tiles};
 use nalgebra::DMatrix;
 use rand::{RngExt as _, SeedableRng, rngs::ChaCha8Rng};
 
@@ -56,7 +56,7 @@ fn agrees(program: Program) {
         for causal in [false, true] {
             let on_cpu = OnCpu::compile(program, d, causal, Watch::Nothing).unwrap();
             for sizes in LENGTHS {
-                let data = Data::new(sizes, d, program.source().precision);
+                let data = Data::new(sizes, d, Precision::of(program));
                 for seed in [0, 7] {
                     check(&data, &on_cpu, program, causal, Choices { seed, ..PLAIN });
                 }
@@ -73,7 +73,7 @@ fn has_no_races(program: Program) {
     let d = 64;
     // Several tiles; and, with a causal mask, blocks that see no key and so take a way of their own.
     let data = [sizes(1, 70, 150), sizes(1, 200, 20)]
-        .map(|sizes| Data::new(sizes, d, program.source().precision));
+        .map(|sizes| Data::new(sizes, d, Precision::of(program)));
     let on_cpu = [false, true].map(|causal| {
         (causal, OnCpu::compile(program, d, causal, Watch::Races).unwrap())
     });
@@ -104,7 +104,7 @@ fn stays_in_its_place(program: Program) {
         for causal in [false, true] {
             let on_cpu = OnCpu::compile(program, d, causal, Watch::Addresses).unwrap();
             for sizes in [sizes(1, 1, 1), sizes(2, 37, 70), sizes(1, 70, 37)] {
-                let data = Data::new(sizes, d, program.source().precision);
+                let data = Data::new(sizes, d, Precision::of(program));
                 check(&data, &on_cpu, program, causal, PLAIN);
             }
         }

@@ -4,7 +4,8 @@ use super::*;
 use crate::grid::Pass;
 use crate::grid::tests::{cell, options};
 use anyhow::bail;
-use attention::cuda::{self, Precision};
+use attention::cuda;
+use gpu::Precision;
 use record::{Record, Unit};
 use std::path::Path;
 

@@ -1,12 +1,11 @@
-//! From CUDA C++ to machine code, while the program runs.
+//! From CUDA C++ to machine code, while the program runs. A rule for scores becomes a part of the source.
 
 use super::error::{Error, Result};
 use super::ffi;
-use super::program::{Architecture, Program};
-use super::score_rule;
-use super::shape::Shape;
-use crate::error::check_positive;
+use super::program::{Architecture, Program, Shape};
+use crate::error::{check_positive, unsupported};
 use crate::flash::Inputs;
+use crate::score_rule::Step;
 
 /// Machine code for one architecture, and what the compiler says of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,12 +21,6 @@ pub struct Compiled {
 }
 
 /// What a program is compiled for, beside its head dimension: numbers and code that the compiler then knows.
-///
-/// ```
-/// use attention::cuda::Variant;
-///
-/// assert_eq!(Variant::from(true), Variant { causal: true, ..Variant::default() });
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Variant {
     /// `true` for the causal rule.
@@ -45,7 +38,6 @@ impl Default for Variant {
 }
 
 impl From<bool> for Variant {
-    /// Returns the variant with the causal rule or without, and with nothing else.
     fn from(causal: bool) -> Self {
         Variant { causal, ..Variant::default() }
     }
@@ -55,8 +47,7 @@ impl Variant {
     /// Returns the variant for these inputs.
     ///
     /// # Errors
-    /// The mask is neither none nor causal, values are not as wide as keys, or the rule for scores is a function of one's own, which
-    /// is in Rust.
+    /// The mask is neither none nor causal, values are not as wide as keys, or the rule for scores is a function of one's own.
     ///
     /// ```
     /// use attention::cuda::Variant;
@@ -69,26 +60,28 @@ impl Variant {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn of(inputs: &Inputs<f32>) -> Result<Self> {
-        let shape = Shape::of(inputs)?;
-        let rule = score_rule::source(inputs)?;
-        Ok(Variant { causal: shape.causal, group: shape.group(), rule })
+        Ok(Self::of_shape(Shape::of(inputs)?, rule_in_cuda(inputs)?))
+    }
+
+    /// The sizes are those of inputs, or were checked.
+    pub(super) fn of_shape(shape: Shape, rule: Option<String>) -> Self {
+        Variant { causal: shape.causal, group: shape.heads / shape.kv_heads, rule }
     }
 
     /// That the program can be compiled for it.
-    pub(super) fn check(&self, program: Program) -> Result<()> {
+    fn check(&self, program: Program) -> Result<()> {
         check_positive("group", self.group)?;
-        if self.group > 1 {
-            program.check_takes("group", &self.group.to_string())?;
-        }
-        if self.rule.is_some() {
-            program.check_takes("rule", "a rule for scores")?;
-        }
-        Ok(())
+        let (argument, given) = match self {
+            _ if program.source().takes_rules => return Ok(()),
+            Variant { group: 2.., .. } => ("group", self.group.to_string()),
+            Variant { rule: Some(_), .. } => ("rule", "a rule for scores".to_owned()),
+            _ => return Ok(()),
+        };
+        let expected =
+            format!("{program} takes neither rules for scores nor shared keys");
+        Err(unsupported(argument, given, expected).into())
     }
 }
-
-/// The name under which the source of a rule is included.
-const RULE: &str = "score_rule.cuh";
 
 /// Compiles a program for head dimension `d` and a [`Variant`], of which `true` and `false` say that it is causal or not. It takes NVRTC
 /// and no device.
@@ -96,14 +89,6 @@ const RULE: &str = "score_rule.cuh";
 /// # Errors
 /// No NVRTC, a head dimension or a variant that the program does not have, an architecture without its instructions, or a
 /// source that does not compile: the error has the log.
-///
-/// ```no_run
-/// use attention::cuda::{Architecture, TILED, compile};
-///
-/// let compiled = compile(TILED, Architecture::SM_80, 64, true)?;
-/// println!("{}", compiled.log);
-/// # Ok::<(), attention::cuda::Error>(())
-/// ```
 pub fn compile(
     program: Program,
     architecture: Architecture,
@@ -113,7 +98,7 @@ pub fn compile(
     let variant = variant.into();
     variant.check(program)?;
     program.check_width(d)?;
-    program.check_architecture(architecture)?;
+    program.architecture_for((architecture.major, architecture.minor))?;
     let source = program.source();
     let mut options = vec![
         format!("--gpu-architecture={architecture}"),
@@ -127,16 +112,107 @@ pub fn compile(
     ];
     let mut headers = source.headers.to_vec();
     if let Some(rule) = &variant.rule {
-        options.push(format!("-DSCORE_RULE=\"{RULE}\""));
-        headers.push((RULE, rule));
+        options.push("-DSCORE_RULE=\"score_rule.cuh\"".to_owned());
+        headers.push(("score_rule.cuh", rule));
     }
-    let (name, text) = (
-        format!("{}.cu", source.name),
-        format!("{}{}", source.text, source.declarations()),
-    );
-    let (cubin, log) = ffi::Nvrtc::new(&name, &text, &headers)?.compile(&options)?;
-    match cubin {
-        Some(cubin) => Ok(Compiled { program, architecture, cubin, log }),
-        None => Err(Error::Compile { program, architecture, log }),
+    let name = format!("{}.cu", source.name);
+    let (cubin, log) =
+        ffi::Nvrtc::new(&name, source.text, &headers)?.compile(&options)?;
+    if let Some(cubin) = cubin {
+        return Ok(Compiled { program, architecture, cubin, log });
     }
+    Err(Error::Compile { what: format!("{program} for {architecture}"), log })
+}
+
+/// The furthest distance with a bias of its own for which a table becomes part of a kernel.
+const FURTHEST: isize = 1 << 12;
+
+/// The functions `changed` and `slope_of_change` of `common.cuh` for the rule of these inputs, if they have one.
+///
+/// Source of the idea: J. Dong et al., *FlexAttention* (2024), which compiles kernels from rules.
+pub(super) fn rule_in_cuda(inputs: &Inputs<f32>) -> Result<Option<String>> {
+    let rule = inputs.mask.scores();
+    if rule.is_none() {
+        return Ok(None);
+    }
+    let heads: Vec<usize> = match inputs.mask.own_head() {
+        Some(head) => vec![head; inputs.n_heads()],
+        None => (0..inputs.n_heads()).collect(),
+    };
+    let (mut tables, mut changed, mut slope) =
+        (String::new(), String::new(), String::new());
+    for (number, step) in rule.steps().iter().enumerate() {
+        let statement = match step {
+            Step::Slopes(slopes) => {
+                let name = format!("SLOPES_{number}");
+                tables += &array(&name, heads.iter().map(|&head| slopes[head]));
+                format!("score -= {name}[head] * abs(distance);")
+            }
+            Step::Table(table, buckets) => {
+                // A bias for each distance up to the furthest that has one of its own, on both sides.
+                let furthest = buckets.furthest();
+                if furthest > FURTHEST {
+                    return Err(Error::Input(crate::Error::TooMany {
+                        argument: "furthest",
+                        given: furthest.unsigned_abs(),
+                        most: Some(FURTHEST as usize),
+                        because: format!("a kernel takes {FURTHEST} at most"),
+                    }));
+                }
+                let name = format!("BIASES_{number}");
+                let of_head = |&head: &usize| {
+                    let bias = move |distance| table[(buckets.of(distance), head)];
+                    (-furthest..=furthest).map(bias)
+                };
+                tables += &array(&name, heads.iter().flat_map(of_head));
+                let width = 2 * furthest + 1;
+                format!(
+                    "score += {name}[head * {width} + min(max(distance, -{furthest}), {furthest}) + {furthest}];"
+                )
+            }
+            Step::SoftCap(cap) => {
+                let cap = literal(*cap);
+                slope += &format!("slope *= slope_of_cap(score / {cap});\n");
+                format!("score = {cap} * hyperbolic_tangent(score / {cap});")
+            }
+            Step::Custom(_) => {
+                let expected = "a GPU can't call a function in Rust";
+                let given = "a function of one's own";
+                return Err(unsupported("rule", given, expected).into());
+            }
+        };
+        changed += &format!("{statement}\n");
+        slope += &format!("{statement}\n");
+    }
+    Ok(Some(format!(
+        "{CAP}{tables}
+__device__ inline float changed(float score, int head, int distance) {{
+{changed}return score;
+}}
+__device__ inline float slope_of_change(float score, int head, int distance) {{
+float slope = 1;
+{slope}return slope;
+}}
+"
+    )))
+}
+
+/// tanh by an exponential, which the fast arithmetic of a GPU computes more exactly than its `tanhf`; and its slope.
+const CAP: &str = "
+__device__ inline float hyperbolic_tangent(float x) {
+return 1 - 2 / (exp2f(2 * LOG2_E * x) + 1);
+}
+__device__ inline float slope_of_cap(float x) {
+const float tangent = hyperbolic_tangent(x);
+return 1 - tangent * tangent;
+}
+";
+
+fn literal(number: f64) -> String {
+    format!("({:e}f)", number as f32)
+}
+
+fn array(name: &str, numbers: impl Iterator<Item = f64>) -> String {
+    let numbers: Vec<_> = numbers.map(literal).collect();
+    format!("__device__ const float {name}[] = {{{}}};\n", numbers.join(", "))
 }

@@ -1,21 +1,23 @@
 //! One GPU, the programs that were loaded onto it, and the same calls as on a CPU: matrices in, matrices out.
 
-use super::compile::Variant;
+use super::compile::{Variant, compile, rule_in_cuda};
 use super::error::{Error, Result};
 use super::ffi;
-use super::program::Program;
-use super::shape::{Shape, Tensor};
-use super::tensors::{Loaded, Tensors};
+use super::program::{Function, Numbers, Parameter, Program, Shape, Tensor};
 use crate::dot_product::AttentionGradients;
 use crate::engine::Engine;
 use crate::error::unsupported;
 use crate::flash::{FlashOutput, Inputs};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC_SHARED_BYTES;
 use cudarc::driver::sys::CUresult::CUDA_ERROR_NO_DEVICE;
-use cudarc::driver::{CudaContext, CudaStream, DriverError};
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError};
+use cudarc::nvrtc::Ptx;
 use nalgebra::{DMatrix, DMatrixView};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+
+// ---------------------------------------------------------------------------------------------------- the device
 
 /// The description of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,23 +33,13 @@ pub struct Device {
 }
 
 /// A handle on one GPU. Whatever is launched through it runs in order.
-///
 /// Programs are compiled when they are first needed, and kept. A handle can be shared between threads.
-///
-/// ```no_run
-/// use attention::cuda::Gpu;
-///
-/// match Gpu::open() {
-///     Ok(gpu) => println!("{}", gpu.device().name),
-///     Err(error) => println!("{error}"), // what is missing, and what helps
-/// }
-/// ```
 #[derive(Debug)]
 pub struct Gpu {
     device: Device,
     // The context's own stream: all handles on a device share it, so their work is in order too.
     stream: Arc<CudaStream>,
-    programs: Mutex<HashMap<(Program, usize, Variant), Arc<Loaded>>>,
+    programs: Mutex<HashMap<(Program, usize, Variant), Arc<Vec<Loaded>>>>,
 }
 
 impl Gpu {
@@ -96,178 +88,127 @@ impl Gpu {
         &self.device
     }
 
-    /// Waits until all that was launched is done.
-    ///
-    /// # Errors
-    /// A kernel that was launched before has failed.
-    pub fn synchronize(&self) -> Result<()> {
-        self.stream.synchronize().map_err(Error::driver("wait for the device"))
-    }
-
     /// Returns the stream on which everything is launched, for events and copies by the crate `cudarc`.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
 
-    /// The program on the device; compiled now, if it was not before.
-    pub(super) fn load(
+    /// Copies the inputs of a program to the device, rounded to what it reads, and makes room for what it writes.
+    ///
+    /// Tensors that are not among the inputs hold zeros.
+    ///
+    /// # Errors
+    /// A size is 0 or too large, the program has no such head dimension, no shared keys or no such tensor, an input has another
+    /// length, the device is too old for it or has too little memory, it does not compile, or a call of the driver fails.
+    pub fn tensors(
+        &self,
+        program: Program,
+        shape: Shape,
+        inputs: &[(Tensor, &[f32])],
+    ) -> Result<Tensors> {
+        self.place(program, shape, None, inputs)
+    }
+
+    /// The same with a rule for scores in CUDA C++, if there is one.
+    fn place(
+        &self,
+        program: Program,
+        shape: Shape,
+        rule: Option<String>,
+        inputs: &[(Tensor, &[f32])],
+    ) -> Result<Tensors> {
+        shape.check(program)?;
+        let all = program.tensors();
+        for &(tensor, values) in inputs {
+            let known = all.iter().find(|known| known.0 == tensor);
+            known.ok_or_else(|| missing(program, tensor))?;
+            tensor.check_entries(values.len(), shape)?;
+        }
+        let variant = Variant::of_shape(shape, rule);
+        let functions = self.load(program, shape.d, variant)?;
+        let place = |(tensor, _): (Tensor, bool)| {
+            let numbers = program.source().numbers_of(tensor);
+            let bytes = match inputs.iter().find(|input| input.0 == tensor) {
+                Some((_, values)) => {
+                    let bytes = self.stream.clone_htod(&(numbers.encode)(values));
+                    bytes.map_err(Error::driver("copy to the device"))
+                }
+                None => {
+                    let bytes = tensor.entries(shape).saturating_mul(numbers.bytes);
+                    let bytes = self.stream.alloc_zeros(bytes);
+                    bytes.map_err(Error::driver("allocate device memory"))
+                }
+            };
+            Ok(OnDevice { tensor, numbers, bytes: bytes? })
+        };
+        let all = all.into_iter().map(place).collect::<Result<_>>()?;
+        Ok(Tensors { program, shape, functions, stream: self.stream.clone(), all })
+    }
+
+    /// The functions of a program on the device, in the order in which they are launched; compiled now, if they were not before.
+    fn load(
         &self,
         program: Program,
         d: usize,
         variant: Variant,
-    ) -> Result<Arc<Loaded>> {
+    ) -> Result<Arc<Vec<Loaded>>> {
         let key = (program, d, variant);
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = programs.get(&key) {
             return Ok(loaded.clone());
         }
-        let variant = key.2.clone();
-        let loaded = Loaded::new(&self.stream, &self.device, program, d, variant)?;
-        let loaded = Arc::new(loaded);
+        let architecture = program.architecture_for(self.device.capability)?;
+        let compiled = compile(program, architecture, d, key.2.clone())?;
+        let module = self.stream.context().load_module(Ptx::from_binary(compiled.cubin));
+        let module = module.map_err(Error::driver(format!("load {program}")))?;
+        let mut functions = vec![];
+        for &function in program.source().functions {
+            let name = function.0;
+            let handle = module.load_function(name);
+            let handle = handle.map_err(Error::driver(format!("find `{name}`")))?;
+            let read = || {
+                let launch =
+                    module.get_global(&format!("{name}_launch"), &self.stream)?;
+                self.stream.clone_dtoh(&launch)
+            };
+            let launch =
+                read().map_err(Error::driver(format!("read `{name}_launch`")))?;
+            let launch = launch.as_chunks().0.iter().map(|&x| u32::from_le_bytes(x));
+            let [threads @ 1..=1024, rows @ 1..=1024, shared_bytes] =
+                launch.collect::<Vec<_>>()[..]
+            else {
+                let log = format!("`{name}_launch` is not threads, rows and bytes");
+                let what = format!("{program} for {architecture}");
+                return Err(Error::Compile { what, log });
+            };
+            self.allow_shared_memory(&handle, name, shared_bytes)?;
+            functions.push(Loaded { function, handle, threads, rows, shared_bytes });
+        }
+        let loaded = Arc::new(functions);
         programs.insert(key, loaded.clone());
         Ok(loaded)
     }
 
-    /// The output, and the log-sum-exps, as an [`Engine`] finds them, up to
-    /// rounding. A kernel in bf16 rounds its inputs and its output.
-    ///
-    /// Everything is copied to the device and back: to time a kernel, use [`Gpu::tensors`].
-    ///
-    /// # Errors
-    /// The mask is neither none nor causal, values are not as wide as keys, weights are dropped, its rule for scores is a
-    /// function of one's own, the kernel takes no rules and no shared keys, or as [`Gpu::tensors`].
-    pub fn forward(
+    /// A block gets more than 48 KiB only if that was asked for.
+    fn allow_shared_memory(
         &self,
-        program: Program,
-        inputs: &Inputs<f32>,
-    ) -> Result<FlashOutput<f32>> {
-        program.check_writes(Tensor::OUTPUT)?;
-        let tensors = self.run(program, inputs, &[])?;
-        let Shape { heads, n_q, .. } = tensors.shape();
-        Ok(FlashOutput {
-            output: side_by_side(&tensors.read(Tensor::OUTPUT)?, heads, n_q),
-            // (heads, n_q) by rows is (n_q, heads) by columns
-            log_sum_exp: DMatrix::from_vec(n_q, heads, tensors.read(Tensor::LSE)?),
-            log_sum_exp_low: DMatrix::zeros(n_q, heads), // the kernels keep one number a row
-            weights: vec![],
-        })
-    }
-
-    /// The gradients of queries, keys and values, as an [`Engine`] finds them, up
-    /// to rounding, by a program that reads [`Tensor::OUTPUT`], [`Tensor::LSE`] and [`Tensor::D_OUTPUT`]. `forward` may come from
-    /// there, or from [`Gpu::forward`].
-    ///
-    /// Shapes: `grad_output` as the output (n_q, n_heads · d).
-    /// The kernels keep one number a row, the log-sum-exp L rounded to `f32`, and compute weights as e^(score − L). Each
-    /// weight is off by a factor of up to e^(|L| · 6·10⁻⁸): half a percent at scores of 10⁵, and at scores beyond 10⁷ the
-    /// weights of a row no longer sum to 1. Other engines have no such limit.
-    ///
-    /// # Errors
-    /// `forward` or `grad_output` doesn't have the shape of these inputs' output, the rule for scores has a table, whose gradient the
-    /// device doesn't compute, the program makes no gradients, or as [`Gpu::forward`].
-    pub fn backward<'g>(
-        &self,
-        program: Program,
-        inputs: &Inputs<f32>,
-        forward: &FlashOutput<f32>,
-        grad_output: impl Into<DMatrixView<'g, f32>>,
-    ) -> Result<AttentionGradients<f32>> {
-        let grad_output = grad_output.into();
-        if !inputs.mask.scores().zero_tables::<f32>().is_empty() {
-            let expected = "the GPU doesn't compute the gradient of a table";
-            return Err(unsupported("mask", "with a table of biases", expected).into());
+        handle: &CudaFunction,
+        function: &str,
+        needed: u32,
+    ) -> Result<()> {
+        let has = self.device.shared_bytes;
+        if needed > has {
+            return Err(Error::Device(format!(
+                "`{function}` needs {needed} bytes of shared memory a block, but the device has {has}: choose another \
+                 kernel or a smaller head dimension"
+            )));
         }
-        program.check_writes(Tensor::D_Q)?;
-        inputs.check_output(forward)?;
-        inputs.check_grad_output(grad_output)?;
-        let heads = inputs.n_heads();
-        let (output, d_output) =
-            (by_heads(&forward.output, heads), by_heads(grad_output, heads));
-        let others = [
-            (Tensor::OUTPUT, &output[..]),
-            (Tensor::LSE, forward.log_sum_exp.as_slice()),
-            (Tensor::D_OUTPUT, &d_output),
-        ];
-        let tensors = self.run(program, inputs, &others)?;
-        let Shape { kv_heads, n_q, n_k, .. } = tensors.shape();
-        Ok(AttentionGradients {
-            q: side_by_side(&tensors.read(Tensor::D_Q)?, heads, n_q),
-            k: side_by_side(&tensors.read(Tensor::D_K)?, kv_heads, n_k),
-            v: side_by_side(&tensors.read(Tensor::D_V)?, kv_heads, n_k),
-            tables: vec![],
-        })
-    }
-
-    /// The tensors of a program that was launched on these inputs, and on others beside them.
-    fn run(
-        &self,
-        program: Program,
-        inputs: &Inputs<f32>,
-        others: &[(Tensor, &[f32])],
-    ) -> Result<Tensors> {
-        if inputs.dropout.is_some() {
-            let expected = "the kernels on the GPU drop no weights";
-            return Err(unsupported("dropout", "given", expected).into());
+        if needed <= 48 << 10 {
+            return Ok(());
         }
-        let (shape, rule) = (Shape::of(inputs)?, Variant::of(inputs)?.rule);
-        let [q, k, v] = [
-            (inputs.q, shape.heads),
-            (inputs.k, shape.kv_heads),
-            (inputs.v, shape.kv_heads),
-        ]
-        .map(|(matrix, heads)| by_heads(matrix, heads));
-        let own = [(Tensor::Q, &q[..]), (Tensor::K, &k), (Tensor::V, &v)];
-        let mut tensors = self.place(program, shape, rule, &[&own, others].concat())?;
-        tensors.launch()?;
-        Ok(tensors)
-    }
-}
-
-/// A GPU as an engine, with the kernel that it runs forward, and one for the backward pass if it is given: those of this crate have
-/// none. Projections of layers stay on the processor.
-#[derive(Debug, Clone)]
-pub struct OnGpu {
-    gpu: Arc<Gpu>,
-    forward: Program,
-    backward: Option<Program>,
-}
-
-impl OnGpu {
-    /// Returns the engine that runs this kernel on this GPU.
-    pub fn new(gpu: Arc<Gpu>, forward: Program) -> Self {
-        OnGpu { gpu, forward, backward: None }
-    }
-
-    /// Returns the engine with a kernel for the backward pass.
-    pub fn with_backward(self, backward: Program) -> Self {
-        OnGpu { backward: Some(backward), ..self }
-    }
-}
-
-impl Engine<f32> for OnGpu {
-    fn forward(&self, inputs: &Inputs<f32>) -> crate::Result<FlashOutput<f32>> {
-        self.gpu.forward(self.forward, inputs).map_err(as_engine)
-    }
-
-    fn backward(
-        &self,
-        inputs: &Inputs<f32>,
-        forward: &FlashOutput<f32>,
-        grad_output: DMatrixView<f32>,
-    ) -> crate::Result<AttentionGradients<f32>> {
-        let Some(backward) = self.backward else {
-            let expected = "OnGpu::with_backward was given no kernel for it";
-            return Err(unsupported("backward", "asked for", expected));
-        };
-        self.gpu.backward(backward, inputs, forward, grad_output).map_err(as_engine)
-    }
-}
-
-/// What went wrong on the device, as an error of the layer that asked.
-fn as_engine(error: Error) -> crate::Error {
-    match error {
-        Error::Input(error) => error,
-        error => unsupported("engine", "a GPU", error.to_string()),
+        let raised = handle.set_attribute(DYNAMIC_SHARED_BYTES, needed as i32);
+        let tried = format!("give `{function}` {needed} bytes of shared memory");
+        raised.map_err(Error::driver(tried))
     }
 }
 
@@ -286,9 +227,176 @@ impl Device {
     }
 }
 
+// ---------------------------------------------------------------------------------------------------- tensors
+
+/// All that a program reads and writes, on the device, with the program: to be launched often.
+///
+/// ```no_run
+/// use attention::cuda::{Gpu, Shape, TILED, Tensor};
+///
+/// let gpu = Gpu::open()?;
+/// let shape = Shape { heads: 8, kv_heads: 8, n_q: 1024, n_k: 1024, d: 64, causal: true };
+/// let x = vec![0.5; 8 * 1024 * 64];
+/// let inputs = [Tensor::Q, Tensor::K, Tensor::V].map(|tensor| (tensor, &x[..]));
+/// let mut tensors = gpu.tensors(TILED, shape, &inputs)?;
+/// tensors.launch()?;
+/// let output = tensors.read(Tensor::OUTPUT)?;
+/// assert!(output.iter().all(|y| (y - 0.5).abs() < 1e-6)); // equal values have that mean
+/// # Ok::<(), attention::cuda::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Tensors {
+    program: Program,
+    pub(super) shape: Shape,
+    pub(super) functions: Arc<Vec<Loaded>>,
+    pub(super) stream: Arc<CudaStream>,
+    pub(super) all: Vec<OnDevice>, // one for each tensor of the program
+}
+
+/// A tensor in the device's memory, which it owns: as long as the shape of all says.
+#[derive(Debug)]
+pub(super) struct OnDevice {
+    pub tensor: Tensor,
+    pub numbers: Numbers,
+    pub bytes: CudaSlice<u8>,
+}
+
+/// A function on the device, with the launch that its source asks for.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub function: Function,
+    pub handle: CudaFunction,
+    pub threads: u32,
+    pub rows: u32, // that a block takes
+    pub shared_bytes: u32,
+}
+
+impl Tensors {
+    /// Waits, so that a kernel's failure is reported as such, and copies a tensor from the device.
+    ///
+    /// # Errors
+    /// The program has no such tensor, a kernel that was launched has failed, or the copy does.
+    pub fn read(&self, tensor: Tensor) -> Result<Vec<f32>> {
+        let found = self.all.iter().find(|one| one.tensor == tensor);
+        let found = found.ok_or_else(|| missing(self.program, tensor))?;
+        self.stream.synchronize().map_err(Error::driver("wait for the device"))?;
+        let bytes = self.stream.clone_dtoh(&found.bytes);
+        let bytes = bytes.map_err(Error::driver("copy from the device"))?;
+        Ok((found.numbers.decode)(&bytes))
+    }
+
+    /// As [`Tensors::read`], with the heads side by side: (n, heads · d).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_matrix(&self, tensor: Tensor) -> Result<DMatrix<f32>> {
+        let [heads, n, _] = tensor.sizes(self.shape);
+        Ok(side_by_side(&self.read(tensor)?, heads, n))
+    }
+}
+
+/// A tensor that the program has none of.
+fn missing(program: Program, tensor: Tensor) -> Error {
+    let expected = format!("{program} takes no such tensor");
+    unsupported("tensor", format!("`{}`", tensor.name), expected).into()
+}
+
+impl Loaded {
+    /// As many blocks as it takes for all rows of all heads that the function writes.
+    pub fn blocks(&self, shape: Shape) -> (u32, u32) {
+        let written = self.function.1.iter().filter_map(|parameter| match parameter {
+            Parameter::Writes(tensor) => Some(tensor.sizes(shape)),
+            _ => None,
+        });
+        let [heads, rows, _] = written.max_by_key(|sizes| sizes[1]).unwrap_or([1; 3]);
+        ((rows as u32).div_ceil(self.rows), heads as u32)
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- matrices
+
+impl Gpu {
+    /// Returns what an [`Engine`] does, up to rounding. Everything is copied to the device and back: to time a kernel, use
+    /// [`Gpu::tensors`].
+    ///
+    /// # Errors
+    /// The inputs have what the module's description rules out, or as [`Gpu::tensors`].
+    pub fn forward(
+        &self,
+        program: Program,
+        inputs: &Inputs<f32>,
+    ) -> Result<FlashOutput<f32>> {
+        if !program.tensors().contains(&(Tensor::OUTPUT, true)) {
+            let expected = "what is asked for is `output`, which it doesn't write";
+            return Err(unsupported("program", program.to_string(), expected).into());
+        }
+        let tensors = self.run(program, inputs, &[])?;
+        Ok(FlashOutput {
+            output: tensors.read_matrix(Tensor::OUTPUT)?,
+            log_sum_exp: tensors.read_matrix(Tensor::LSE)?,
+            ..FlashOutput::zeros(inputs) // the kernels keep one number a row
+        })
+    }
+
+    /// Returns the tensors of a program that was launched on these inputs, and on other tensors, each with its heads side by side.
+    ///
+    /// # Errors
+    /// As [`Gpu::forward`].
+    pub fn run(
+        &self,
+        program: Program,
+        inputs: &Inputs<f32>,
+        others: &[(Tensor, DMatrixView<f32>)],
+    ) -> Result<Tensors> {
+        if inputs.dropout.is_some() {
+            let expected = "the kernels on the GPU drop no weights";
+            return Err(unsupported("dropout", "given", expected).into());
+        }
+        let (shape, rule) = (Shape::of(inputs)?, rule_in_cuda(inputs)?);
+        let own = [(Tensor::Q, inputs.q), (Tensor::K, inputs.k), (Tensor::V, inputs.v)];
+        let by_heads = |&(tensor, matrix): &(Tensor, DMatrixView<f32>)| {
+            let [heads, ..] = tensor.sizes(shape);
+            (tensor, by_heads(matrix, heads))
+        };
+        let all: Vec<_> = own.iter().chain(others).map(by_heads).collect();
+        let all: Vec<_> = all.iter().map(|(tensor, data)| (*tensor, &data[..])).collect();
+        let mut tensors = self.place(program, shape, rule, &all)?;
+        tensors.launch()?;
+        Ok(tensors)
+    }
+}
+
+/// A GPU as an engine, with the kernel that it runs. It has no backward pass, and projections of layers stay on the processor.
+#[derive(Debug, Clone)]
+pub struct OnGpu {
+    gpu: Arc<Gpu>,
+    forward: Program,
+}
+
+impl OnGpu {
+    /// Returns the engine that runs this kernel on this GPU.
+    pub fn new(gpu: Arc<Gpu>, forward: Program) -> Self {
+        OnGpu { gpu, forward }
+    }
+}
+
+impl Engine<f32> for OnGpu {
+    fn forward(&self, inputs: &Inputs<f32>) -> crate::Result<FlashOutput<f32>> {
+        Ok(self.gpu.forward(self.forward, inputs)?)
+    }
+
+    fn backward(
+        &self,
+        _inputs: &Inputs<f32>,
+        _forward: &FlashOutput<f32>,
+        _grad_output: DMatrixView<f32>,
+    ) -> crate::Result<AttentionGradients<f32>> {
+        Err(unsupported("backward", "asked for", "OnGpu has no kernel for it"))
+    }
+}
+
 /// From (n, heads · d), by columns as nalgebra stores it, to (heads, n, d), by rows.
-fn by_heads<'a>(matrix: impl Into<DMatrixView<'a, f32>>, heads: usize) -> Vec<f32> {
-    let matrix = matrix.into();
+fn by_heads(matrix: DMatrixView<f32>, heads: usize) -> Vec<f32> {
     let d = matrix.ncols() / heads;
     let head = |h| matrix.columns(h * d, d).transpose(); // (d, n) by columns is (n, d) by rows
     (0..heads).flat_map(|h| head(h).as_slice().to_vec()).collect()
@@ -314,7 +422,7 @@ mod tests {
     #[test]
     fn heads_come_first_and_go_back() {
         let matrix = DMatrix::from_fn(3, 4, |i, j| (10 * i + j) as f32); // two heads of width 2
-        let tensor = by_heads(&matrix, 2);
+        let tensor = by_heads(matrix.as_view(), 2);
         assert_eq!(tensor, [0., 1., 10., 11., 20., 21., 2., 3., 12., 13., 22., 23.]);
         assert_eq!(side_by_side(&tensor, 2, 3), matrix);
     }

@@ -1,6 +1,6 @@
 //! The errors between a program and a GPU.
 
-use super::program::{Architecture, Program};
+use crate::error::unsupported;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult as Reason;
 
@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// ```
 /// use attention::cuda::{Architecture, Error, NAIVE, compile};
 ///
-/// let error: Error = compile(NAIVE, Architecture::SM_80, 48, false).unwrap_err();
+/// let error: Error = compile(NAIVE, Architecture::SM_75, 48, false).unwrap_err();
 /// assert_eq!(error.to_string(), "`d` is 48 but kernel `naive` is written for 32, 64, 128");
 /// assert!(matches!(error, Error::Input(_)));
 /// ```
@@ -30,13 +30,11 @@ pub enum Error {
     Input(#[from] crate::Error),
     /// The compiler refused a kernel, or made something else of it than was expected.
     #[error(
-        "{program} for {architecture} does not compile: mend the source, or install another NVRTC; it said\n{log}"
+        "{what} does not compile: mend the source, or install another NVRTC; it said\n{log}"
     )]
     Compile {
-        /// The program.
-        program: Program,
-        /// The architecture that it was compiled for.
-        architecture: Architecture,
+        /// The program and the architecture that it was compiled for.
+        what: String,
         /// The compiler's words.
         log: String,
     },
@@ -60,29 +58,28 @@ impl Error {
             let words = error.error_string().map(|words| words.to_string_lossy());
             let words = words.unwrap_or_else(|_| "an error without a description".into());
             let (reason, code) = (error.0, error.0 as u32);
-            let says = format!("{words} ({reason:?})");
-            match reason {
-                Reason::CUDA_ERROR_OUT_OF_MEMORY => Error::Device(format!(
+            if reason == Reason::CUDA_ERROR_OUT_OF_MEMORY {
+                return Error::Device(format!(
                     "could not {tried}: the device is out of memory; fewer heads or tokens, or a kernel without the \
                      matrix of scores, need less, and so do fewer programs at a time"
-                )),
-                // After these, the driver's manual says, a process must be restarted.
-                Reason::CUDA_ERROR_ILLEGAL_ADDRESS
-                | Reason::CUDA_ERROR_LAUNCH_TIMEOUT
-                | Reason::CUDA_ERROR_ASSERT
-                | Reason::CUDA_ERROR_HARDWARE_STACK_ERROR
-                | Reason::CUDA_ERROR_ILLEGAL_INSTRUCTION
-                | Reason::CUDA_ERROR_MISALIGNED_ADDRESS
-                | Reason::CUDA_ERROR_INVALID_ADDRESS_SPACE
-                | Reason::CUDA_ERROR_INVALID_PC
-                | Reason::CUDA_ERROR_LAUNCH_FAILED => {
-                    let says = format!(
-                        "{says}; a kernel failed, and the process must be restarted"
-                    );
-                    Error::Call { tried, code, says }
-                }
-                _ => Error::Call { tried, code, says },
+                ));
             }
+            let mut says = format!("{words} ({reason:?})");
+            // From an illegal address, 700, to a failed launch, 719: after these, the driver's manual says, a process must be restarted.
+            if matches!(code, 700 | 702 | 710 | 714..=719) {
+                says += "; a kernel failed, and the process must be restarted";
+            }
+            Error::Call { tried, code, says }
+        }
+    }
+}
+
+/// As an error of the layer that asked.
+impl From<Error> for crate::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Input(error) => error,
+            error => unsupported("engine", "a GPU", error.to_string()),
         }
     }
 }

@@ -6,10 +6,9 @@
 //! them.
 #![allow(unsafe_code)]
 
+use super::device::{OnDevice, Tensors};
 use super::error::{Error, Result};
-use super::program::{Function, Parameter, Program, Source};
-use super::shape::{Shape, Tensor};
-use super::tensors::{OnDevice, Tensors};
+use super::program::{Function, Parameter, Program, Shape, Source, Tensor};
 use crate::dot_product::scale;
 use cudarc::driver::{
     CudaStream, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg, sys,
@@ -55,11 +54,6 @@ pub fn check_compiler() -> Result<()> {
 ///
 /// # Errors
 /// There is no NVRTC.
-///
-/// ```no_run
-/// assert!(attention::cuda::compiler_version()? >= (13, 0));
-/// # Ok::<(), attention::cuda::Error>(())
-/// ```
 pub fn compiler_version() -> Result<(u32, u32)> {
     check_compiler()?;
     let (mut major, mut minor) = (0, 0);
@@ -154,9 +148,10 @@ impl Program {
     /// Returns a program of a source that a crate adds.
     ///
     /// # Safety
-    /// A function on the device is given addresses, and believes them. So the functions of the source must read and write
-    /// nothing but the tensors that their lists of parameters name, of the sizes that these say, and write only where the list
-    /// says so; at each head dimension and with each number of heads, queries and keys.
+    /// A function on the device is given addresses, and believes them. The functions of the source must have the parameters of their
+    /// lists, and read and write nothing but the tensors that are named there, of the sizes that these say, and write only where the
+    /// list says so; at each head dimension and with each number of heads, queries and keys. Numbers must have as many bytes as
+    /// the source says.
     pub const unsafe fn new(source: &'static Source) -> Self {
         Program(source)
     }
@@ -171,10 +166,10 @@ impl Tensors {
     /// The driver refuses. A kernel that fails while it runs is an error of the next
     /// call that waits.
     pub fn launch(&mut self) -> Result<()> {
-        let Tensors { shape, loaded, stream, all } = self;
+        let Tensors { shape, functions, stream, all, .. } = self;
         let (n_q, n_k) = (shape.n_q as i32, shape.n_k as i32);
         let scale = scale::<f32>(shape.d);
-        for kernel in &loaded.functions {
+        for kernel in functions.iter() {
             let Function(name, parameters) = kernel.function;
             let maps = Map::all(parameters, all, stream, *shape)?;
             let mut maps = maps.iter();
@@ -200,10 +195,9 @@ impl Tensors {
                 block_dim: (kernel.threads, 1, 1),
                 shared_mem_bytes: kernel.shared_bytes,
             };
-            // SAFETY: The compiler held the parameters to their list. Each tensor is
-            // alive, on this device, of the length that the shape says, and borrowed
-            // alone if it is written. The program stays inside of these, as whoever
-            // made it has promised.
+            // SAFETY: Each tensor is alive, on this device, of the length that the shape
+            // says, and borrowed alone if it is written. The program has the parameters
+            // of its list and stays inside of these, as whoever made it has promised.
             let launched = unsafe { launch.launch(config) };
             launched.map_err(Error::driver(format!("launch `{name}`")))?;
         }

@@ -1,21 +1,14 @@
-//! What a kernel is: a source, the functions in it and what they take, and what it runs on.
+//! What a kernel is: a source, the functions in it, what they take, and the sizes of that.
 
 use super::error::{Error, Result};
-use super::shape::{Size, Tensor};
-use crate::error::unsupported;
-use half::bf16;
+use crate::error::{check_count, check_heads, check_positive, unsupported};
+use crate::flash::Inputs;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+// ---------------------------------------------------------------------------------------------------- programs
+
 /// An instruction set, for which NVRTC compiles and which a device runs.
-///
-/// ```
-/// use attention::cuda::Architecture;
-///
-/// assert_eq!(Architecture::SM_80.to_string(), "sm_80");
-/// assert!(Architecture::SM_80.runs_on((8, 9)));
-/// assert!(!Architecture::SM_90A.runs_on((10, 0))); // its own instructions are gone there
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Architecture {
     /// The first digits: 9 of sm_90.
@@ -27,14 +20,8 @@ pub struct Architecture {
 }
 
 impl Architecture {
-    /// Turing.
+    /// Turing, the oldest that NVRTC 13 compiles for.
     pub const SM_75: Self = Architecture { major: 7, minor: 5, specific: false };
-    /// Ampere: bf16 on tensor cores, asynchronous copies.
-    pub const SM_80: Self = Architecture { major: 8, minor: 0, specific: false };
-    /// Hopper, as far as it is like those that came before.
-    pub const SM_90: Self = Architecture { major: 9, minor: 0, specific: false };
-    /// Hopper, with the instructions that it alone has.
-    pub const SM_90A: Self = Architecture { major: 9, minor: 0, specific: true };
 
     /// Returns `true` if a device of this compute capability (major, minor) has the instructions.
     pub fn runs_on(self, (major, minor): (u32, u32)) -> bool {
@@ -47,75 +34,6 @@ impl fmt::Display for Architecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let suffix = if self.specific { "a" } else { "" };
         write!(f, "sm_{}{}{suffix}", self.major, self.minor)
-    }
-}
-
-/// The numbers that a kernel reads and writes. It adds up in `f32` either way.
-///
-/// ```
-/// use attention::cuda::Precision;
-///
-/// assert_eq!(Precision::F32.bytes(), 4);
-/// assert_eq!(Precision::Bf16.round(3.1415927), 3.140625); // two to three decimal digits are left
-/// let bytes = Precision::Bf16.encode(&[1.0, -2.5]);
-/// assert_eq!(Precision::Bf16.decode(&bytes), [1.0, -2.5]);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// `f32`.
-    F32,
-    /// The upper half of an `f32`: sign, 8 bits of exponent and 7 bits of fraction.
-    Bf16,
-}
-
-impl Precision {
-    /// Returns the size of a number.
-    pub fn bytes(self) -> usize {
-        match self {
-            Precision::F32 => 4,
-            Precision::Bf16 => 2,
-        }
-    }
-
-    /// Returns the nearest number of this precision; of two that are equally near, the one whose last bit is 0.
-    pub fn round(self, x: f32) -> f32 {
-        match self {
-            Precision::F32 => x,
-            Precision::Bf16 => bf16::from_f32(x).to_f32(),
-        }
-    }
-
-    /// Returns numbers, rounded, as they lie in the device's memory.
-    pub fn encode(self, numbers: &[f32]) -> Vec<u8> {
-        let numbers = numbers.iter();
-        match self {
-            Precision::F32 => numbers.flat_map(|x| x.to_le_bytes()).collect(),
-            Precision::Bf16 => {
-                numbers.flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect()
-            }
-        }
-    }
-
-    /// Returns the numbers that these bytes are.
-    pub fn decode(self, bytes: &[u8]) -> Vec<f32> {
-        match self {
-            Precision::F32 => {
-                bytes.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x)).collect()
-            }
-            Precision::Bf16 => {
-                let numbers = bytes.as_chunks().0.iter();
-                numbers.map(|&x| bf16::from_le_bytes(x).to_f32()).collect()
-            }
-        }
-    }
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Precision::F32 => "f32",
-            Precision::Bf16 => "bf16",
-        })
     }
 }
 
@@ -143,6 +61,28 @@ pub enum Parameter {
 #[derive(Debug, Clone, Copy)]
 pub struct Function(pub &'static str, pub &'static [Parameter]);
 
+/// How the numbers of a tensor lie in the device's memory. A kernel adds up in `f32`, however they lie.
+#[derive(Debug, Clone, Copy)]
+pub struct Numbers {
+    /// Bytes of a number.
+    pub bytes: usize,
+    /// Returns numbers as bytes, rounded if need be.
+    pub encode: fn(&[f32]) -> Vec<u8>,
+    /// Returns the numbers that bytes are.
+    pub decode: fn(&[u8]) -> Vec<f32>,
+}
+
+impl Numbers {
+    /// `f32`, as in Rust.
+    pub const F32: Self = Numbers {
+        bytes: 4,
+        encode: |numbers| numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        decode: |bytes| {
+            bytes.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x)).collect()
+        },
+    };
+}
+
 /// A source file, and what it is written for.
 #[derive(Debug)]
 pub struct Source {
@@ -156,47 +96,23 @@ pub struct Source {
     /// The functions that are launched, in the order in which they are.
     pub functions: &'static [Function],
     /// The numbers of all tensors but those that are always in `f32`.
-    pub precision: Precision,
+    pub numbers: Numbers,
     /// The head dimensions that it is written for. The width of the values is that of the keys.
     pub widths: &'static [usize],
-    /// The architectures that it is tested to compile for, the oldest first: older devices cannot run it.
-    pub architectures: &'static [Architecture],
+    /// The oldest architecture that has its instructions.
+    pub oldest: Architecture,
     /// `true` if it takes rules for scores, and heads that share keys.
     pub takes_rules: bool,
 }
 
 impl Source {
     /// Returns the numbers of one of its tensors.
-    pub fn precision_of(&self, tensor: Tensor) -> Precision {
+    pub fn numbers_of(&self, tensor: Tensor) -> Numbers {
         match tensor.size {
-            Size::Queries | Size::Keys => self.precision,
-            Size::Rows | Size::Scores => Precision::F32,
+            Size::Queries | Size::Keys => self.numbers,
+            Size::Rows | Size::Scores => Numbers::F32,
         }
     }
-
-    // ANCHOR: declarations
-    /// Returns a declaration of each function, as the list of its parameters says. It is
-    /// compiled behind the text: a compiler refuses two functions of one C name, so what
-    /// it compiles takes what is launched.
-    pub fn declarations(&self) -> String {
-        let number = |tensor| match self.precision_of(tensor) {
-            Precision::F32 => "float",
-            Precision::Bf16 => "unsigned short",
-        };
-        let kind = |parameter: &Parameter| match *parameter {
-            Parameter::Reads(tensor) => format!("const {}*", number(tensor)),
-            Parameter::Writes(tensor) => format!("{}*", number(tensor)),
-            Parameter::Map(..) => "const __grid_constant__ TensorMap".to_owned(),
-            Parameter::QueryCount | Parameter::KeyCount => "int".to_owned(),
-            Parameter::Scale => "float".to_owned(),
-        };
-        let declaration = |Function(name, parameters): &Function| {
-            let kinds: Vec<_> = parameters.iter().map(kind).collect();
-            format!("extern \"C\" __global__ void {name}({});\n", kinds.join(", "))
-        };
-        self.functions.iter().map(declaration).collect()
-    }
-    // ANCHOR_END: declarations
 }
 
 /// The unit of compilation: a source with its functions.
@@ -206,7 +122,10 @@ impl Source {
 ///
 /// assert_eq!(TILED.to_string(), "kernel `tiled`");
 /// assert_eq!(NAIVE.source().functions.len(), 3);
-/// assert_eq!(TILED.source().widths, [32, 64, 128]);
+/// assert_eq!(TILED.architecture_for((8, 9))?.to_string(), "sm_89"); // the device's own
+/// let error = TILED.architecture_for((7, 0)).unwrap_err();
+/// assert!(error.to_string().contains("needs compute capability 7.5 or newer, not 7.0"));
+/// # Ok::<(), attention::cuda::Error>(())
 /// ```
 #[derive(Clone, Copy)]
 pub struct Program(pub(super) &'static Source);
@@ -222,43 +141,16 @@ impl Program {
     ///
     /// # Errors
     /// The program has instructions that the device does not have.
-    ///
-    /// ```
-    /// use attention::cuda::TILED;
-    ///
-    /// assert_eq!(TILED.architecture_for((8, 9))?.to_string(), "sm_89");
-    /// let error = TILED.architecture_for((7, 0)).unwrap_err();
-    /// assert!(error.to_string().contains("needs compute capability 7.5 or newer, not 7.0"));
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
     pub fn architecture_for(self, (major, minor): (u32, u32)) -> Result<Architecture> {
-        let oldest = self.source().architectures[0];
-        let architecture = Architecture { major, minor, specific: oldest.specific };
-        self.check_architecture(architecture)?;
-        Ok(architecture)
-    }
-
-    pub(super) fn check_architecture(self, architecture: Architecture) -> Result<()> {
-        let oldest = self.source().architectures[0];
-        let has = (architecture.major, architecture.minor);
-        if oldest.runs_on(has) {
-            return Ok(());
+        let oldest = self.0.oldest;
+        if oldest.runs_on((major, minor)) {
+            return Ok(Architecture { major, minor, specific: oldest.specific });
         }
         let rest = if oldest.specific { " and no other" } else { " or newer" };
         let needs = format!("{}.{}{rest}", oldest.major, oldest.minor);
         Err(Error::Device(format!(
-            "{self} needs compute capability {needs}, not {}.{}: choose another kernel or another device",
-            has.0, has.1
+            "{self} needs compute capability {needs}, not {major}.{minor}: choose another kernel or another device"
         )))
-    }
-
-    /// That the program takes rules for scores and shared keys. `given` says what is wrong with the argument if it doesn't.
-    pub(super) fn check_takes(self, argument: &'static str, given: &str) -> Result<()> {
-        if self.source().takes_rules {
-            return Ok(());
-        }
-        let expected = format!("{self} takes neither rules for scores nor shared keys");
-        Err(unsupported(argument, given, expected).into())
     }
 
     pub(super) fn check_width(self, given: usize) -> Result<()> {
@@ -269,15 +161,6 @@ impl Program {
         let has = has.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         let expected = format!("{self} is written for {has}");
         Err(unsupported("d", given.to_string(), expected).into())
-    }
-
-    pub(super) fn check_writes(self, tensor: Tensor) -> Result<()> {
-        if self.tensors().contains(&(tensor, true)) {
-            return Ok(());
-        }
-        let expected =
-            format!("what is asked for is `{}`, which it doesn't write", tensor.name);
-        Err(unsupported("program", self.to_string(), expected).into())
     }
 
     /// Returns the tensors that the functions take, each once, with whether any of them writes to it.
@@ -324,6 +207,138 @@ impl Hash for Program {
         self.0.name.hash(state);
     }
 }
+
+// ---------------------------------------------------------------------------------------------------- sizes
+
+/// The sizes of attention on a GPU. Keys and values have the same width, `d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Heads of queries; those of a whole batch count as so many heads.
+    pub heads: usize,
+    /// Heads of keys and values; each serves `heads / kv_heads` neighbouring heads of queries.
+    pub kv_heads: usize,
+    /// Queries of a head.
+    pub n_q: usize,
+    /// Keys of a head.
+    pub n_k: usize,
+    /// The width of a query, a key and a value.
+    pub d: usize,
+    /// `true` if query `i` sees key `j` only when `j ≤ i + n_k − n_q`.
+    pub causal: bool,
+}
+
+/// The most queries or keys of a head: indices are 32 bits wide, and a tile reaches past the last one.
+const MOST_ROWS: usize = 1 << 30;
+/// The most heads: the size of a grid in its second dimension.
+const MOST_HEADS: usize = 65_535;
+
+impl Shape {
+    /// The sizes of these inputs, or that the mask is another than none and causal, or that values are not as wide as keys.
+    pub(super) fn of(inputs: &Inputs<f32>) -> Result<Self> {
+        let ((n_q, n_k), (d, _)) = (inputs.lengths(), inputs.widths());
+        let Some(causal) = inputs.mask.is_causal() else {
+            let given = "another than none and causal";
+            let expected = "the kernels on the GPU know these two";
+            return Err(unsupported("mask", given, expected).into());
+        };
+        let width = inputs.k.ncols();
+        let because = || format!("the kernels on the GPU want the {width} of `k`");
+        check_count("v", "column", inputs.v.ncols(), width, because)?;
+        let (heads, kv_heads) = (inputs.n_heads(), inputs.n_kv_heads());
+        Ok(Shape { heads, kv_heads, n_q, n_k, d, causal })
+    }
+
+    /// That the program can have these sizes. Then none is 0, a grid holds them, and their products without scores fit a
+    /// `usize`.
+    pub(super) fn check(self, program: Program) -> Result<()> {
+        for (argument, given, most) in [
+            ("heads", self.heads, MOST_HEADS),
+            ("kv_heads", self.kv_heads, MOST_HEADS),
+            ("n_q", self.n_q, MOST_ROWS),
+            ("n_k", self.n_k, MOST_ROWS),
+        ] {
+            check_positive(argument, given)?;
+            if given > most {
+                let because = format!("a grid holds {most} at most");
+                let most = Some(most);
+                return Err(
+                    crate::Error::TooMany { argument, given, most, because }.into()
+                );
+            }
+        }
+        let because = || format!("it must divide heads = {}", self.heads);
+        check_heads("kv_heads", self.kv_heads, self.heads, because)?;
+        program.check_width(self.d)
+    }
+}
+
+/// A tensor that a function on the device takes: its name there, and its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tensor {
+    /// The name, which an error has, too.
+    pub name: &'static str,
+    /// The size.
+    pub size: Size,
+}
+
+/// The size of a tensor, row-major.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// (heads, n_q, d)
+    Queries,
+    /// (kv_heads, n_k, d)
+    Keys,
+    /// (heads, n_q): a number of each query, in `f32`.
+    Rows,
+    /// (heads, n_q, n_k), in `f32`.
+    Scores,
+}
+
+impl Tensor {
+    /// Queries.
+    pub const Q: Self = Tensor { name: "q", size: Size::Queries };
+    /// Keys.
+    pub const K: Self = Tensor { name: "k", size: Size::Keys };
+    /// Values.
+    pub const V: Self = Tensor { name: "v", size: Size::Keys };
+    /// The output.
+    pub const OUTPUT: Self = Tensor { name: "output", size: Size::Queries };
+    /// The log-sum-exp of each query's scores.
+    pub const LSE: Self = Tensor { name: "lse", size: Size::Rows };
+    /// Scores, then weights.
+    pub const SCORES: Self = Tensor { name: "scores", size: Size::Scores };
+
+    /// Heads, rows, columns.
+    pub(super) fn sizes(self, shape: Shape) -> [usize; 3] {
+        let Shape { heads, kv_heads, n_q, n_k, d, .. } = shape;
+        match self.size {
+            Size::Queries => [heads, n_q, d],
+            Size::Keys => [kv_heads, n_k, d],
+            Size::Rows => [heads, n_q, 1],
+            Size::Scores => [heads, n_q, n_k],
+        }
+    }
+
+    /// Returns the number of entries. Scores may be more than can be counted: no tensor has as many as that.
+    pub fn entries(self, shape: Shape) -> usize {
+        self.sizes(shape).into_iter().fold(1, usize::saturating_mul)
+    }
+
+    /// That a slice for this tensor is as long as it.
+    pub(super) fn check_entries(self, given: usize, shape: Shape) -> Result<()> {
+        let formula = match self.size {
+            Size::Queries => "heads · n_q · d",
+            Size::Keys => "kv_heads · n_k · d",
+            Size::Rows => "heads · n_q",
+            Size::Scores => "heads · n_q · n_k",
+        };
+        let expected = self.entries(shape);
+        let because = || format!("{formula} = {expected}");
+        Ok(check_count(self.name, "entry", given, expected, because)?)
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- naive and tiled
 
 /// The header that all kernels share: its name and its text.
 pub const COMMON: (&str, &str) = ("common.cuh", include_str!("../../cuda/common.cuh"));
@@ -372,9 +387,9 @@ pub const TILED: Program = Program(&Source {
             Scale,
         ],
     )],
-    precision: Precision::F32,
+    numbers: Numbers::F32,
     widths: &[32, 64, 128],
-    architectures: &[Architecture::SM_75, Architecture::SM_80, Architecture::SM_90],
+    oldest: Architecture::SM_75,
     takes_rules: true,
 });
 
@@ -382,26 +397,41 @@ pub const TILED: Program = Program(&Source {
 mod tests {
     use super::*;
 
+    const SHAPE: Shape =
+        Shape { heads: 4, kv_heads: 2, n_q: 3, n_k: 5, d: 32, causal: false };
+
     #[test]
-    fn what_a_program_does_not_do_is_refused() {
-        TILED.check_writes(OUTPUT).unwrap();
-        let told = |result: Result<()>| result.unwrap_err().to_string();
-        assert_eq!(
-            told(TILED.check_writes(Tensor::D_Q)),
-            "`program` is kernel `tiled` but what is asked for is `d_q`, which it doesn't write"
-        );
-        const PLAIN: Program = Program(&Source { takes_rules: false, ..*TILED.0 });
-        assert_eq!(
-            told(PLAIN.check_takes("group", "2")),
-            "`group` is 2 but kernel `tiled` takes neither rules for scores nor shared keys"
-        );
+    fn a_slice_of_another_length_is_refused() {
+        for (tensor, entries, words) in [
+            (Tensor::V, 320, "`v` has 321 entries but kv_heads · n_k · d = 320"),
+            (Tensor::LSE, 12, "`lse` has 13 entries but heads · n_q = 12"),
+        ] {
+            tensor.check_entries(entries, SHAPE).unwrap();
+            let error = tensor.check_entries(entries + 1, SHAPE).unwrap_err();
+            assert_eq!(error.to_string(), words);
+        }
+    }
+
+    /// 2⁷⁵ scores are more than a `usize` counts, and 2⁷⁵ mod 2⁶⁴ is 0.
+    #[test]
+    fn too_many_scores_are_no_small_number() {
+        let (heads, n) = (1 << 15, 1 << 30);
+        let shape = Shape { heads, kv_heads: heads, n_q: n, n_k: n, ..SHAPE };
+        shape.check(NAIVE).unwrap();
+        assert_eq!(Tensor::SCORES.entries(shape), usize::MAX);
+        Tensor::SCORES.check_entries(0, shape).unwrap_err();
     }
 
     #[test]
-    fn declarations_are_those_of_the_lists() {
-        let first = NAIVE.source().declarations();
-        assert!(first.starts_with(
-            "extern \"C\" __global__ void scores(const float*, const float*, float*, int, int, float);\n"
-        ));
+    fn sizes_that_no_grid_has_are_refused() {
+        let told = |shape: Shape| shape.check(NAIVE).unwrap_err().to_string();
+        assert_eq!(
+            told(Shape { n_q: 0, ..SHAPE }),
+            "`n_q` is 0 but it must be at least 1"
+        );
+        let words = "`heads` is 65536 but a grid holds 65535 at most";
+        assert_eq!(told(Shape { heads: 65_536, ..SHAPE }), words);
+        let words = "`kv_heads` is 3 but it must divide heads = 4";
+        assert_eq!(told(Shape { kv_heads: 3, ..SHAPE }), words);
     }
 }

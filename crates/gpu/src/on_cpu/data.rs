@@ -1,8 +1,8 @@
 //! The input of a kernel, and the result of the equations.
 
 use super::{Choices, Failure, OnCpu, Sizes};
-use crate::BACKWARD;
-use attention::cuda::{Precision, Program};
+use crate::{BACKWARD, Precision};
+use attention::cuda::Program;
 use attention::{Mask, attention, attention_backward};
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -127,7 +127,7 @@ fn worse(a: f64, b: f64) -> f64 {
 
 /// Returns the largest error that is allowed: rounding of the numbers, times what a sum of some hundreds of them makes of it.
 pub fn bound(program: Program) -> f64 {
-    match program.source().precision {
+    match Precision::of(program) {
         Precision::F32 => 1e-5,
         Precision::Bf16 => 1e-2,
     }
