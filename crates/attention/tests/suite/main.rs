@@ -13,6 +13,4 @@ mod options;
 mod plain;
 mod positions;
 mod score_rules;
-#[cfg(feature = "serde")]
-mod serde;
 mod what_a_student_writes;

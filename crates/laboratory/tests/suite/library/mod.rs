@@ -4,5 +4,6 @@ mod batches;
 mod errors;
 mod online_softmax;
 mod properties;
+mod serde;
 mod training;
 mod views;
