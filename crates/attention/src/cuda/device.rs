@@ -39,8 +39,11 @@ pub struct Gpu {
     device: Device,
     // The context's own stream: all handles on a device share it, so their work is in order too.
     stream: Arc<CudaStream>,
-    programs: Mutex<HashMap<(Program, usize, Variant), Arc<Vec<Loaded>>>>,
+    programs: Mutex<Programs>,
 }
+
+/// By program, head dimension and variant: the functions, in the order in which they are launched.
+type Programs = HashMap<(Program, usize, Variant), Arc<Vec<Loaded>>>;
 
 impl Gpu {
     /// Returns the first device.
@@ -145,7 +148,7 @@ impl Gpu {
         Ok(Tensors { program, shape, functions, stream: self.stream.clone(), all })
     }
 
-    /// The functions of a program on the device, in the order in which they are launched; compiled now, if they were not before.
+    /// The functions of a program on the device; compiled now, if they were not before.
     fn load(
         &self,
         program: Program,
