@@ -9,8 +9,8 @@ use attention::cuda::{
 };
 use cudarc::driver::sys;
 
-// SAFETY, of all four: the tests run these programs on a CPU with every access watched, at each head dimension, full and causal, and
-// at lengths around the edges of their tiles; and on a GPU beside the definition.
+// SAFETY, of all four: the tests compile these programs with the declarations of their lists, and run them on a CPU with every access
+// watched, at each head dimension, full and causal, and at lengths around the edges of their tiles; and on a GPU beside the definition.
 /// Blocks of scores and of the output in registers, and copies that nothing waits for.
 pub const REGISTERS: Program = unsafe { Program::new(REGISTERS_SOURCE) };
 /// Tensor cores, in bf16: products of matrices by whole warps, weights that never leave their registers.

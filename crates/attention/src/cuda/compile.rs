@@ -31,15 +31,9 @@ pub struct Variant {
     pub rule: Option<String>,
 }
 
-impl Default for Variant {
-    fn default() -> Self {
-        Variant { causal: false, group: 1, rule: None }
-    }
-}
-
 impl From<bool> for Variant {
     fn from(causal: bool) -> Self {
-        Variant { causal, ..Variant::default() }
+        Variant { causal, group: 1, rule: None }
     }
 }
 

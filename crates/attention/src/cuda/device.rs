@@ -39,8 +39,13 @@ pub struct Gpu {
     device: Device,
     // The context's own stream: all handles on a device share it, so their work is in order too.
     stream: Arc<CudaStream>,
-    programs: Mutex<HashMap<(Program, usize, Variant), Arc<Vec<Loaded>>>>,
+    programs: Mutex<Programs>,
 }
+
+/// The functions of each program, in the order in which they are launched.
+type Programs = HashMap<Key, Arc<Vec<Loaded>>>;
+/// Program, head dimension, variant.
+type Key = (Program, usize, Variant);
 
 impl Gpu {
     /// Returns the first device.
@@ -124,8 +129,7 @@ impl Gpu {
             known.ok_or_else(|| missing(program, tensor))?;
             tensor.check_entries(values.len(), shape)?;
         }
-        let variant = Variant::of_shape(shape, rule);
-        let functions = self.load(program, shape.d, variant)?;
+        let functions = self.load((program, shape.d, Variant::of_shape(shape, rule)))?;
         let place = |(tensor, _): (Tensor, bool)| {
             let numbers = program.source().numbers_of(tensor);
             let bytes = match inputs.iter().find(|input| input.0 == tensor) {
@@ -145,20 +149,15 @@ impl Gpu {
         Ok(Tensors { program, shape, functions, stream: self.stream.clone(), all })
     }
 
-    /// The functions of a program on the device, in the order in which they are launched; compiled now, if they were not before.
-    fn load(
-        &self,
-        program: Program,
-        d: usize,
-        variant: Variant,
-    ) -> Result<Arc<Vec<Loaded>>> {
-        let key = (program, d, variant);
+    /// The functions of a program on the device; compiled now, if they were not before.
+    fn load(&self, key: Key) -> Result<Arc<Vec<Loaded>>> {
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = programs.get(&key) {
             return Ok(loaded.clone());
         }
+        let (program, d, variant) = key.clone();
         let architecture = program.architecture_for(self.device.capability)?;
-        let compiled = compile(program, architecture, d, key.2.clone())?;
+        let compiled = compile(program, architecture, d, variant)?;
         let module = self.stream.context().load_module(Ptx::from_binary(compiled.cubin));
         let module = module.map_err(Error::driver(format!("load {program}")))?;
         let mut functions = vec![];
@@ -181,7 +180,7 @@ impl Gpu {
                 let what = format!("{program} for {architecture}");
                 return Err(Error::Compile { what, log });
             };
-            self.allow_shared_memory(&handle, name, shared_bytes)?;
+            self.allow_memory(&handle, name, shared_bytes)?;
             functions.push(Loaded { function, handle, threads, rows, shared_bytes });
         }
         let loaded = Arc::new(functions);
@@ -189,17 +188,12 @@ impl Gpu {
         Ok(loaded)
     }
 
-    /// A block gets more than 48 KiB only if that was asked for.
-    fn allow_shared_memory(
-        &self,
-        handle: &CudaFunction,
-        function: &str,
-        needed: u32,
-    ) -> Result<()> {
+    /// A block gets more than 48 KiB of shared memory only if that was asked for.
+    fn allow_memory(&self, handle: &CudaFunction, name: &str, needed: u32) -> Result<()> {
         let has = self.device.shared_bytes;
         if needed > has {
             return Err(Error::Device(format!(
-                "`{function}` needs {needed} bytes of shared memory a block, but the device has {has}: choose another \
+                "`{name}` needs {needed} bytes of shared memory a block, but the device has {has}: choose another \
                  kernel or a smaller head dimension"
             )));
         }
@@ -207,7 +201,7 @@ impl Gpu {
             return Ok(());
         }
         let raised = handle.set_attribute(DYNAMIC_SHARED_BYTES, needed as i32);
-        let tried = format!("give `{function}` {needed} bytes of shared memory");
+        let tried = format!("give `{name}` {needed} bytes of shared memory");
         raised.map_err(Error::driver(tried))
     }
 }

@@ -351,6 +351,8 @@ const SCORES: Tensor = Tensor::SCORES;
 const OUTPUT: Tensor = Tensor::OUTPUT;
 const LSE: Tensor = Tensor::LSE;
 
+// SAFETY, of both: tests of the crate `gpu` compile each source with declarations made of these lists, and run it on a CPU with every
+// access watched.
 /// Scores, softmax and product as three functions, and the (n_q, n_k) matrix between them in slow memory.
 pub const NAIVE: Program = Program(&Source {
     name: "naive",
