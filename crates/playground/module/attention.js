@@ -237,7 +237,7 @@ export class Layer {
      * The slope of the loss with respect to one entry of a parameter, measured by central differences.
      *
      * # Errors
-     * There is no such entry, or as [`attention::numerical_gradient`].
+     * There is no such entry, or as [`attention::gradient_check::numerical_gradient`].
      * @param {number} which
      * @param {number} row
      * @param {number} column
@@ -1141,7 +1141,7 @@ export function embed(word) {
  * much “bank” has to do with water, in the layer of [`Layer::example`]. The loss is that of [`Layer`].
  *
  * # Errors
- * As [`attention::numerical_gradient`]: the step is lost beside the number, for instance.
+ * As [`attention::gradient_check::numerical_gradient`]: the step is lost beside the number, for instance.
  * @param {number} epsilon
  * @param {boolean} single
  * @returns {number}
