@@ -256,7 +256,7 @@ const rust = ({ tokens, rows, heads, shared, width }, { line, mask, factor, drop
     const shown = Math.min(head, heads) - 1;
     const changes = factor === 1 ? '' : `    layer.parameters.w_q *= ${factor.toFixed(1)};\n`;
     const options = dropout === 0 ? '' : `.dropout(${dropout}, &mut ChaCha8Rng::seed_from_u64(${seed}))`;
-    const used = ['', ', sinusoidal_positions', ', Rotary, RotaryPairs', ', ScoreRule'][positions];
+    const used = ['', ', positions::sinusoidal_positions', ', Rotary, positions::RotaryPairs', ', ScoreRule'][positions];
     const waves = positions === WAVES ? `    let x = x + sinusoidal_positions::<f64>(${tokens.length}, ${width})?;\n` : '';
     const angles = positions === ANGLES ? '    let layer = layer.with_rotary(Rotary::new(10_000.0, RotaryPairs::Halves)?)?;\n' : '';
     const bias = positions === BIAS ? `.with_scores(ScoreRule::alibi(${heads})?)` : '';
