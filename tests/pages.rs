@@ -97,9 +97,8 @@ fn of_each<T: Send>(
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
     let work = || {
-        let _turn = wait_for_turn();
         let site = Site::serve(folder);
-        let mut browser = Browser::start(program.to_owned());
+        let mut browser = wait_for_turn(program);
         while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
             let result = (page, look(&mut browser, &site, page));
             found.lock().unwrap_or_else(PoisonError::into_inner).push(result);
@@ -145,9 +144,8 @@ fn book() -> (&'static Path, &'static [String]) {
 
 /// Someone with a browser, and the book on a server.
 struct Reader {
-    browser: Browser,
+    browser: Turn,
     site: Site,
-    _turn: Turn,
 }
 
 impl Reader {
@@ -155,8 +153,7 @@ impl Reader {
     fn start() -> Option<Self> {
         let program = chromium()?;
         let site = Site::serve(book().0);
-        let turn = wait_for_turn();
-        Some(Self { browser: Browser::start(program), site, _turn: turn })
+        Some(Self { browser: wait_for_turn(&program), site })
     }
 
     /// Opens an address and waits until the page is shown and all of its figures move that can.
@@ -213,24 +210,54 @@ fn browsers_at_once() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(4)
 }
 
-/// A browser's turn; the next one comes when it is dropped.
-struct Turn;
+/// A browser for as long as it is needed; then the next test has it, since each of its tabs begins with nothing. When none is needed any more,
+/// and after a panic, it ends.
+struct Turn(Option<Browser>);
 
-static RUNNING: Mutex<usize> = Mutex::new(0);
+#[derive(Default)]
+struct Turns {
+    running: usize,
+    idle: Vec<Browser>,
+}
+
+static TURNS: LazyLock<Mutex<Turns>> = LazyLock::new(Mutex::default);
 static ENDED: Condvar = Condvar::new();
 
-fn wait_for_turn() -> Turn {
-    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_full = |running: &mut usize| *running >= browsers_at_once();
-    let waited = ENDED.wait_while(running, is_full);
-    *waited.unwrap_or_else(PoisonError::into_inner) += 1;
-    Turn
+fn wait_for_turn(program: &Path) -> Turn {
+    let turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_full = |turns: &mut Turns| turns.running >= browsers_at_once();
+    let waited = ENDED.wait_while(turns, is_full);
+    let mut turns = waited.unwrap_or_else(PoisonError::into_inner);
+    turns.running += 1;
+    let idle = turns.idle.pop();
+    drop(turns);
+    Turn(Some(idle.unwrap_or_else(|| Browser::start(program.to_owned()))))
+}
+
+impl std::ops::Deref for Turn {
+    type Target = Browser;
+
+    fn deref(&self) -> &Browser {
+        self.0.as_ref().expect("a turn has a browser")
+    }
+}
+
+impl std::ops::DerefMut for Turn {
+    fn deref_mut(&mut self) -> &mut Browser {
+        self.0.as_mut().expect("a turn has a browser")
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.running -= 1;
+        turns.idle.extend(self.0.take().filter(|_| !thread::panicking()));
+        let unneeded =
+            if turns.running == 0 { std::mem::take(&mut turns.idle) } else { vec![] };
+        drop(turns);
         ENDED.notify_one();
+        drop(unneeded);
     }
 }
 

@@ -8,6 +8,7 @@ use nalgebra::{DMatrix, DVector};
 use rand::SeedableRng;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use xtask::preprocess::snippets;
 use xtask::project::Project;
 use xtask::{files, process, prove};
@@ -800,7 +801,7 @@ fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
     let mut tab = reader.open(&format!("workbench.html?workbench={state}"), LAPTOP);
     let link = copied(&mut tab, 4);
     let program = copied(&mut tab, 3);
-    assert_shown(&mut tab, &run_with_the_crate(&program), 4);
+    assert_shown(&mut tab, &run_with_the_crate(&[program])[0], 4);
     drop(tab);
     // The link leads to the bench.
     let page = link.rsplit('/').next().unwrap().to_owned();
@@ -854,14 +855,14 @@ fn positions_and_shared_keys_of_the_workbench_are_those_of_the_program() {
             "the+boat+left+the+river+bank_5_6_2_1_2_1_2_0_3_0_-5_{positions}_{shared}"
         )
     });
-    let mut seen = vec![];
-    for state in states {
-        let mut tab = reader.open(&format!("workbench.html?workbench={state}"), LAPTOP);
-        let program = copied(&mut tab, 3);
-        let printed = run_with_the_crate(&program);
-        assert_shown(&mut tab, &printed, 6);
-        assert!(!seen.contains(&printed), "{state} changes nothing:\n{program}");
-        seen.push(printed);
+    let at = |state| format!("workbench.html?workbench={state}");
+    let programs =
+        states.each_ref().map(|state| copied(&mut reader.open(&at(state), LAPTOP), 3));
+    let printed = run_with_the_crate(&programs);
+    for (i, state) in states.iter().enumerate() {
+        assert_shown(&mut reader.open(&at(state), LAPTOP), &printed[i], 6);
+        let is_new = !printed[..i].contains(&printed[i]);
+        assert!(is_new, "{state} changes nothing:\n{}", programs[i]);
     }
 }
 
@@ -1039,19 +1040,34 @@ fn entries_of_the_workbench_are_the_products_that_it_tells() {
     assert!(said.starts_with(&expected), "{said}\n{expected}");
 }
 
-/// Returns the output of a program that has the crate at its disposal.
-fn run_with_the_crate(program: &str) -> String {
+/// Returns the outputs of programs that have the crate at their disposal. They are compiled as modules of one, which takes as long as one.
+fn run_with_the_crate(programs: &[String]) -> Vec<String> {
+    static LIBRARIES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let project = Project::at(env!("CARGO_MANIFEST_DIR"));
+        snippets::libraries(prove::crates_of_tests(&project)).unwrap()
+    });
     let folder = tempfile::tempdir().unwrap();
     let (source, binary) = (folder.path().join("main.rs"), folder.path().join("main"));
-    std::fs::write(&source, program).unwrap();
-    let project = Project::at(env!("CARGO_MANIFEST_DIR"));
-    let libraries = snippets::libraries(prove::crates_of_tests(&project)).unwrap();
+    let mut text = String::new();
+    let mut arms = String::new();
+    for (i, program) in programs.iter().enumerate() {
+        let program = program.replace("fn main()", "pub fn main()");
+        text += &format!("mod program_{i} {{\n{program}\n}}\n");
+        arms += &format!("Some(\"{i}\") => program_{i}::main(),\n");
+    }
+    text += &format!(
+        "fn main() -> attention::Result<()> {{\nmatch std::env::args().nth(1).as_deref() {{\n{arms}_ => unreachable!(),\n}}\n}}\n"
+    );
+    std::fs::write(&source, text).unwrap();
     let mut compiler = process::toolchain("rustc");
-    compiler.args(["--edition", "2024"]).args(libraries).arg(source).arg("-o");
+    compiler.args(["--edition", "2024"]).args(&*LIBRARIES).arg(source).arg("-o");
     process::run(compiler.arg(&binary)).unwrap();
-    let output = Command::new(binary).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    let run = |i: usize| {
+        let output = Command::new(&binary).arg(i.to_string()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    (0..programs.len()).map(run).collect()
 }
 
 /// What is typed is judged by the crate: the right weights, those of a slip, and what is no answer.
