@@ -1,7 +1,8 @@
 //! The engine of [`attention`] for speed on a CPU: the same algorithm as [`Tiled`](attention::engine::Tiled), without allocations in its
 //! loops, with vector instructions, products of its own, and several threads.
 //!
-//! [`Flash`] is the engine; hand it to whatever takes one. What was tried, what it gained and what it cost is in `DESIGN.md`.
+//! [`Flash`] is the engine; hand it to whatever takes one. What was tried, what it gained and what it cost is in `DESIGN.md`. That it computes
+//! what the other engines do is tested beside them, in `crates/laboratory/tests`.
 //!
 //! ```
 //! use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
