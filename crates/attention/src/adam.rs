@@ -124,7 +124,7 @@ impl<T: Float> Adam<T> {
 #[cfg(feature = "serde")]
 mod saved {
     use super::{Adam, Averages};
-    use crate::error::{Error, Result, check_shape};
+    use crate::error::{Result, check_shape, wrong_value};
     use crate::float::Float;
     use crate::named_parameters::within;
     use crate::saved::Matrix;
@@ -183,9 +183,8 @@ mod saved {
         let numbers = |argument, numbers: &[T]| {
             let bad = numbers.iter().find(|number| !number.is_finite());
             bad.map_or(Ok(()), |bad| {
-                let because = "it must be finite".to_owned();
-                let given = nalgebra::convert_unchecked(*bad);
-                Err(Error::OutOfRange { argument, given, because })
+                let given: f64 = nalgebra::convert_unchecked(*bad);
+                Err(wrong_value(argument, given, "it must be finite"))
             })
         };
         for (argument, setting) in [

@@ -3,7 +3,7 @@
 //! The sequences run in parallel, where the feature `rayon` is on. Results come back in the order of the sequences and are summed in
 //! an order that depends on their number alone, so that they are the same to the last bit for any number of threads.
 
-use crate::error::{Error, Result, check_count, check_shape};
+use crate::error::{Result, check_count, check_shape, empty};
 use crate::float::Float;
 use crate::forward_options::{BatchOptions, ForwardOptions};
 use crate::parallel;
@@ -44,7 +44,7 @@ pub(crate) fn forward<'a, T: Float, Cache: Send>(
     + Sync,
 ) -> Result<(Vec<DMatrix<T>>, Vec<Cache>)> {
     if xs.is_empty() {
-        return Err(Error::Empty { argument: "xs", given: "0 sequences".to_owned() });
+        return Err(empty("xs", "0 sequences"));
     }
     let options = options.for_each(xs.len())?;
     let results = parallel::map_each(xs.len(), |b| forward(&xs[b], options[b].clone()));
@@ -82,7 +82,7 @@ pub(crate) fn backward<T: Float, Cache: Sync>(
         }
     }
     let Some(parameters) = parameters.pop() else {
-        return Err(Error::Empty { argument: "caches", given: "0 sequences".to_owned() });
+        return Err(empty("caches", "0 sequences"));
     };
     Ok(BatchGradients { parameters, xs, contexts, tables })
 }

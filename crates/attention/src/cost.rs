@@ -5,7 +5,7 @@
 //! output, each counted once; the traffic of scores, scaling and masks between slow and fast memory is not in them. A causal
 //! mask, which makes half of the core's work unnecessary, is not counted either.
 
-use crate::error::{Error, Result, check_positive};
+use crate::error::{Result, check_positive, wrong_value};
 
 /// The sizes of an attention layer at work on a batch.
 ///
@@ -258,7 +258,10 @@ fn count(sizes: &[usize], more: &[usize]) -> Result<u128> {
         .chain(more)
         .try_fold(1_u128, |product, &size| product.checked_mul(size as u128));
     let fits = product.filter(|product| product.leading_zeros() >= 4);
-    fits.ok_or(Error::Overflow { argument: "shape" })
+    fits.ok_or_else(|| {
+        let because = "its operations and bytes, and their sums, must fit 128 bits";
+        wrong_value("shape", "too large", because)
+    })
 }
 
 #[cfg(test)]

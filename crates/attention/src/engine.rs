@@ -22,7 +22,7 @@ pub use crate::blocks::{blocks, copy_of, tiles_between};
 pub use crate::dot_product::{check_queries_and_keys, check_values, scale};
 pub use crate::dropout::HeadDropout;
 pub use crate::error::{
-    check_count, check_positive, check_room, check_shape, unsupported,
+    check_count, check_positive, check_room, check_shape, wrong_value,
 };
 pub use crate::linear::{linear_backward_by, linear_by};
 pub use crate::mask::{Rule, neg_infinity};

@@ -9,38 +9,28 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// Bad input: which argument, what was given, what was expected.
 ///
 /// A program that shows the error to a person prints it, with `{}` or `{:?}`: both give the same sentence, so that a `main` that
-/// returns an error says it, too. A program that reacts to it matches on the variant, which has the argument's name and every
-/// number as a number:
+/// returns an error says it, too. A program that reacts to it matches on the variant, which has the argument's name, and of
+/// shapes the numbers:
 ///
 /// ```
 /// use attention::{Error, Mask, flash::Inputs};
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::<f64>::zeros(2, 8);
-/// let error: Error = Inputs::new(&x, &x, &x, Mask::none())?.with_heads(3).unwrap_err();
+/// let error = Inputs::new(&x, &x, &x, Mask::none())?.with_heads(3).unwrap_err();
 /// assert_eq!(error.to_string(), "`n_heads` is 3 but it must divide the 8 columns of `q`");
 ///
-/// let n_heads = match error {
-///     Error::Indivisible { argument: "n_heads", given, total, .. } => {
-///         (1..given).rev().find(|heads| total % heads == 0).unwrap() // the next smaller number that fits
-///     }
-///     Error::Zero { argument: "n_heads" } => 1,
+/// let error = attention::attention(&x, &x.columns(0, 3), &x, Mask::none()).unwrap_err();
+/// let width = match error {
+///     Error::Shape { argument: "k", axis: "column", expected, .. } => expected,
 ///     other => return Err(other), // variants may be added later, so a match needs this line
 /// };
-/// assert_eq!(n_heads, 2);
+/// assert_eq!(width, 8);
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A matrix, vector or slice without entries.
-    #[error("`{argument}` is empty ({given}) but at least one entry is needed")]
-    Empty {
-        /// The argument's name.
-        argument: &'static str,
-        /// Its shape, such as `0 x 4`.
-        given: String,
-    },
     /// A matrix, vector or slice of the wrong length along one axis.
     #[error("`{argument}` has {given} {} but {because}", plural(.axis, *.given))]
     Shape {
@@ -55,44 +45,14 @@ pub enum Error {
         /// The reason for that number, such as `` `q` has d_k = 4 ``.
         because: String,
     },
-    /// A size of 0, which must be at least 1.
-    #[error("`{argument}` is 0 but it must be at least 1")]
-    Zero {
-        /// The argument's name.
-        argument: &'static str,
-    },
-    /// A number of parts that does not divide what is shared out.
+    /// A value that can't be: a size of 0, nothing at all, a number out of its range, a cache of another layer, a mask that no kernel knows.
     #[error("`{argument}` is {given} but {because}")]
-    Indivisible {
+    Value {
         /// The argument's name.
         argument: &'static str,
-        /// The number of parts.
-        given: usize,
-        /// The number that it must divide.
-        total: usize,
-        /// The meaning of that number, such as `it must divide d_model = 8`.
-        because: String,
-    },
-    /// More of something than there can be.
-    #[error("`{argument}` is {given} but {because}")]
-    TooMany {
-        /// The argument's name.
-        argument: &'static str,
-        /// The number that was asked for.
-        given: usize,
-        /// The most that there can be, if that is known.
-        most: Option<usize>,
-        /// The reason for that limit, such as ``without the feature `rayon` there is only 1``.
-        because: String,
-    },
-    /// A real number outside its range, or NaN.
-    #[error("`{argument}` is {given} but {because}")]
-    OutOfRange {
-        /// The argument's name.
-        argument: &'static str,
-        /// Its value.
-        given: f64,
-        /// The range, such as `it must be positive and finite`.
+        /// What it is, such as `3` or `empty (0 x 4)`.
+        given: String,
+        /// What it has to be, such as `it must divide d_model = 8`.
         because: String,
     },
     /// A matrix that no computer's memory could hold, or that this one's allocator refuses.
@@ -102,42 +62,6 @@ pub enum Error {
         rows: (&'static str, usize),
         /// The argument that is the number of columns, and its value.
         columns: (&'static str, usize),
-    },
-    /// Sizes whose operations or bytes are too many to count.
-    #[error(
-        "`{argument}` is too large but its operations and bytes, and their sums, must fit 128 bits"
-    )]
-    Overflow {
-        /// The argument's name.
-        argument: &'static str,
-    },
-    /// A cache of other parameters: of another layer, or from before they were changed.
-    #[error(
-        "`{argument}` is of other parameters but only the layer that made it, unchanged, can use it"
-    )]
-    OtherParameters {
-        /// The argument's name.
-        argument: &'static str,
-    },
-    /// Data that lies in another memory, or on another device, than the function works on.
-    #[error("`{argument}` is {given} but {expected}")]
-    Elsewhere {
-        /// The argument's name.
-        argument: &'static str,
-        /// The place where it is, such as `on device 1`.
-        given: String,
-        /// The place where it must be.
-        expected: String,
-    },
-    /// An argument of a kind that the function has no rule for, such as a mask that no kernel on the GPU knows.
-    #[error("`{argument}` is {given} but {expected}")]
-    Unsupported {
-        /// The argument's name.
-        argument: &'static str,
-        /// Its kind.
-        given: String,
-        /// The kinds that there is a rule for.
-        expected: String,
     },
     /// An error in a part of something larger: a layer of a model, or a sequence of a batch.
     #[error("{place}: {source}")]
@@ -198,13 +122,19 @@ fn too_large(rows: &(&'static str, usize), columns: &(&'static str, usize)) -> S
     }
 }
 
-/// [`Error::Unsupported`], in fewer lines.
-pub fn unsupported(
+/// [`Error::Value`], in fewer lines.
+pub fn wrong_value(
     argument: &'static str,
-    given: impl Into<String>,
-    expected: impl Into<String>,
+    given: impl fmt::Display,
+    because: impl Into<String>,
 ) -> Error {
-    Error::Unsupported { argument, given: given.into(), expected: expected.into() }
+    Error::Value { argument, given: given.to_string(), because: because.into() }
+}
+
+/// An argument that has none of the things that it is made of, such as `0 entries`.
+pub(crate) fn empty(argument: &'static str, given: impl fmt::Display) -> Error {
+    let because = "at least one entry is needed";
+    wrong_value(argument, format_args!("empty ({given})"), because)
 }
 
 /// At least one row and one column.
@@ -215,7 +145,7 @@ pub(crate) fn check_not_empty<'a, T: Scalar>(
     let matrix = matrix.into();
     if matrix.is_empty() {
         let given = format!("{} x {}", matrix.nrows(), matrix.ncols());
-        return Err(Error::Empty { argument, given });
+        return Err(empty(argument, given));
     }
     Ok(())
 }
@@ -257,10 +187,10 @@ pub fn check_shape<'a, T: Scalar>(
 /// Checks that a size is at least 1.
 ///
 /// # Errors
-/// [`Error::Zero`].
+/// [`Error::Value`].
 pub fn check_positive(argument: &'static str, given: usize) -> Result<()> {
     if given == 0 {
-        return Err(Error::Zero { argument });
+        return Err(wrong_value(argument, given, "it must be at least 1"));
     }
     Ok(())
 }
@@ -274,8 +204,7 @@ pub(crate) fn check_heads(
 ) -> Result<()> {
     check_positive(argument, given)?;
     if !total.is_multiple_of(given) {
-        let because = because();
-        return Err(Error::Indivisible { argument, given, total, because });
+        return Err(wrong_value(argument, given, because()));
     }
     Ok(())
 }
@@ -300,7 +229,7 @@ pub(crate) fn check_matrix(
 /// name of its argument.
 ///
 /// # Errors
-/// [`Error::Zero`], or [`Error::NoMemory`].
+/// [`Error::Value`], or [`Error::NoMemory`].
 pub fn check_room<T>(
     rows: (&'static str, usize),
     columns: (&'static str, usize),

@@ -2,7 +2,7 @@
 
 use crate::dropout::Dropout;
 use crate::engine::{ByWeights, Engine, SharedEngine, Tiled};
-use crate::error::{Error, Result, check_count};
+use crate::error::{Result, check_count, wrong_value};
 use crate::float::Float;
 use crate::mask::Mask;
 use nalgebra::DMatrixView;
@@ -158,9 +158,8 @@ impl<'a, T: Float> ForwardOptions<'a, T> {
     pub(crate) fn active_dropout(&self) -> Result<Option<Dropout>> {
         let Some(dropout) = self.dropout else { return Ok(None) };
         if !(0.0..1.0).contains(&dropout.probability) {
-            let because = "it must be at least 0 and less than 1".to_owned();
-            let (argument, given) = ("options.dropout", dropout.probability);
-            return Err(Error::OutOfRange { argument, given, because });
+            let because = "it must be at least 0 and less than 1";
+            return Err(wrong_value("options.dropout", dropout.probability, because));
         }
         Ok((dropout.probability > 0.0).then_some(dropout))
     }

@@ -1,6 +1,8 @@
 //! Gradient checking: is a gradient that was derived by hand the slope that can be measured?
 
-use crate::error::{Error, Result, check_not_empty, check_positive, check_shape};
+use crate::error::{
+    Error, Result, check_not_empty, check_positive, check_shape, wrong_value,
+};
 use crate::float::Float;
 use crate::named_parameters::{NamedParameters, check_fit, shapes_of};
 use nalgebra::{DMatrix, DMatrixView};
@@ -76,7 +78,7 @@ fn epsilon_is<T: Float>(epsilon: T, because: String) -> Error {
         .map(|scale| (exact * scale).round() / scale)
         .find(|decimal| nalgebra::convert::<f64, T>(*decimal) == epsilon)
         .unwrap_or(exact);
-    Error::OutOfRange { argument: "epsilon", given, because }
+    wrong_value("epsilon", given, because)
 }
 
 // ANCHOR: rounding

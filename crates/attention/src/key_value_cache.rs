@@ -1,7 +1,7 @@
 //! The keys and values of the tokens so far, for a model that writes.
 
 use crate::blocks::blocks;
-use crate::error::{Result, check_not_empty, check_positive, unsupported};
+use crate::error::{Result, check_not_empty, check_positive, wrong_value};
 use crate::float::Float;
 use crate::forward_options::ForwardOptions;
 use crate::linear::linear_by;
@@ -333,10 +333,10 @@ impl<T: Float> MultiHeadAttention<T> {
         check_not_empty("x", x)?;
         let expected = "a cache holds the tokens of one text that is written";
         if options.context.is_some() {
-            return Err(unsupported("options.context", "given", expected));
+            return Err(wrong_value("options.context", "given", expected));
         }
         if options.active_dropout()?.is_some() {
-            return Err(unsupported("options.dropout", "given", expected));
+            return Err(wrong_value("options.dropout", "given", expected));
         }
         let ForwardOptions { mask, engine, .. } = options;
         if let Some(maker) = &cache.maker {

@@ -7,7 +7,7 @@
 mod rule;
 
 use crate::error::{
-    Error, Result, check_matrix, check_not_empty, check_positive, check_shape,
+    Result, check_matrix, check_not_empty, check_positive, check_shape, empty,
 };
 use crate::score_rule::{Along, Line, RuleGradients, ScorePlace, ScoreRule};
 use nalgebra::{DMatrix, RealField};
@@ -317,7 +317,7 @@ impl Mask {
 
 fn check_has_entries<T>(argument: &'static str, given: &[T]) -> Result<()> {
     if given.is_empty() {
-        return Err(Error::Empty { argument, given: "0 entries".to_owned() });
+        return Err(empty(argument, "0 entries"));
     }
     Ok(())
 }

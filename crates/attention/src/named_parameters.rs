@@ -1,6 +1,6 @@
 //! Parameters under their names: of one layer, of a stack of layers, of a whole model; and what any of them can do.
 
-use crate::error::{Error, Result, check_count, unsupported};
+use crate::error::{Error, Result, check_count, wrong_value};
 use crate::float::Float;
 use crate::sums::sum;
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, DVectorView, RowDVector};
@@ -125,7 +125,7 @@ pub(crate) fn check_fit<'n>(
             .and_then(|()| check_count(argument, "column", given.1, columns, because))
             .and_then(|()| match given_name == name {
                 true => Ok(()),
-                false => Err(unsupported(
+                false => Err(wrong_value(
                     argument,
                     format!("`{given_name}`"),
                     format!("the parameter in its place is{quoted}{place}"),
@@ -150,9 +150,8 @@ pub(crate) fn check_finite<T: Float>(
             continue;
         }
         let bad = matrix.iter().find(|entry| !entry.is_finite());
-        let given = bad.map_or(f64::NAN, |bad| nalgebra::convert_unchecked(*bad));
-        let because = "it must be finite".to_owned();
-        return Err(within(name, Error::OutOfRange { argument, given, because }));
+        let given: f64 = bad.map_or(f64::NAN, |bad| nalgebra::convert_unchecked(*bad));
+        return Err(within(name, wrong_value(argument, given, "it must be finite")));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::{
-    Error, Result, check_count, check_not_empty, check_room, check_shape,
+    Result, check_count, check_not_empty, check_room, check_shape, wrong_value,
 };
 use crate::float::Float;
 use crate::linear::linear_by;
@@ -364,7 +364,7 @@ impl<T: Float> Mul<T> for Parameters<T> {
 /// let (output, cache) = layer.forward(&example::river().x, Mask::none())?;
 /// let gradients = layer.backward(&cache, &output)?;
 /// layer.parameters.step(&gradients.parameters, 0.05)?;
-/// assert!(matches!(layer.backward(&cache, &output), Err(Error::OtherParameters { .. })));
+/// assert!(matches!(layer.backward(&cache, &output), Err(Error::Value { argument: "cache", .. })));
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -432,7 +432,8 @@ pub(crate) fn check_maker<M: PartialEq>(maker: &M, layer: &M) -> Result<()> {
     if maker == layer {
         Ok(())
     } else {
-        Err(Error::OtherParameters { argument: "cache" })
+        let because = "only the layer that made it, unchanged, can use it";
+        Err(wrong_value("cache", "of other parameters", because))
     }
 }
 
@@ -490,7 +491,7 @@ fn check_bias<T: Float>(
 #[cfg(feature = "serde")]
 mod saved {
     use super::{Parameters, check_bias};
-    use crate::error::{Error, Result, check_not_empty, unsupported};
+    use crate::error::{Result, check_not_empty, wrong_value};
     use crate::float::Float;
     use crate::saved::Matrix;
     use nalgebra::RowDVector;
@@ -522,7 +523,7 @@ mod saved {
                 let precision = type_name::<T>();
                 if let Some(other) = read.precision.filter(|given| given != precision) {
                     let expected = format!("it is read as {precision}");
-                    return Err(unsupported("precision", other, expected));
+                    return Err(wrong_value("precision", other, expected));
                 }
                 let parameters = Parameters {
                     w_q: read.w_q.into_matrix("w_q")?,
@@ -570,9 +571,9 @@ mod saved {
                 [(weight_name, weight.as_slice()), (bias_name, bias.as_slice())];
             for (argument, numbers) in numbers {
                 if let Some(bad) = numbers.iter().find(|number| !number.is_finite()) {
-                    let because = "a parameter in a file must be finite".to_owned();
+                    let because = "a parameter in a file must be finite";
                     let given = nalgebra::try_convert(*bad).unwrap_or(f64::NAN);
-                    return Err(Error::OutOfRange { argument, given, because });
+                    return Err(wrong_value(argument, given, because));
                 }
             }
         }

@@ -2,7 +2,9 @@
 //! for scores: see [`ScoreRule`](crate::ScoreRule).
 
 use crate::blocks::copy_of;
-use crate::error::{Error, Result, check_heads, check_not_empty, check_room};
+use crate::error::{
+    Error, Result, check_heads, check_not_empty, check_room, wrong_value,
+};
 use crate::float::Float;
 use nalgebra::{DMatrix, DMatrixView, convert};
 
@@ -150,8 +152,8 @@ impl Rotary {
     }
 
     pub(crate) fn check(self) -> Result<()> {
-        let out_of_range = |argument, given, because: &str| {
-            Err(Error::OutOfRange { argument, given, because: because.to_owned() })
+        let out_of_range = |argument, given: f64, because: &str| {
+            Err(wrong_value(argument, given, because))
         };
         if !(self.base > 1.0 && self.base.is_finite()) {
             return out_of_range(

@@ -3,7 +3,9 @@
 //! A [`Mask`](crate::Mask) carries such a rule to every program of this crate, which asks it for the pairs of a tile at a time,
 //! and only where something is seen.
 
-use crate::error::{Error, Result, check_count, check_not_empty, check_positive};
+use crate::error::{
+    Result, check_count, check_not_empty, check_positive, empty, wrong_value,
+};
 use crate::float::Float;
 use nalgebra::{DMatrix, DMatrixView, RealField, convert, try_convert};
 use std::fmt;
@@ -142,8 +144,7 @@ impl ScoreRule {
     /// ```
     pub fn slopes(slopes: &[f64]) -> Result<Self> {
         if slopes.is_empty() {
-            let given = "0 entries".to_owned();
-            return Err(Error::Empty { argument: "slopes", given });
+            return Err(empty("slopes", "0 entries"));
         }
         slopes.iter().try_for_each(|&slope| check_finite("slopes", slope))?;
         Ok(ScoreRule::of(Step::Slopes(slopes.to_vec())))
@@ -228,8 +229,7 @@ impl ScoreRule {
     /// ```
     pub fn soft_cap(cap: f64) -> Result<Self> {
         if !(cap > 0.0 && cap.is_finite()) {
-            let because = "it must be positive and finite".to_owned();
-            return Err(Error::OutOfRange { argument: "cap", given: cap, because });
+            return Err(wrong_value("cap", cap, "it must be positive and finite"));
         }
         Ok(ScoreRule::of(Step::SoftCap(cap)))
     }
@@ -290,9 +290,7 @@ impl ScoreRule {
             if head < heads {
                 return Ok(());
             }
-            let because = format!("`{name}` has {heads} heads");
-            let most = heads.checked_sub(1);
-            Err(Error::TooMany { argument: "head", given: head, most, because })
+            Err(wrong_value("head", head, format!("`{name}` has {heads} heads")))
         })
     }
 
@@ -620,8 +618,7 @@ fn check_buckets(argument: &'static str, given: usize) -> Result<()> {
     if given <= MOST_BUCKETS {
         return Ok(());
     }
-    let because = format!("there are at most {MOST_BUCKETS} buckets");
-    Err(Error::TooMany { argument, given, most: Some(MOST_BUCKETS), because })
+    Err(wrong_value(argument, given, format!("there are at most {MOST_BUCKETS} buckets")))
 }
 
 fn check_divides(argument: &'static str, given: usize, by: usize) -> Result<()> {
@@ -630,8 +627,7 @@ fn check_divides(argument: &'static str, given: usize, by: usize) -> Result<()> 
     if given.is_multiple_of(by) {
         return Ok(());
     }
-    let because = format!("it must be a multiple of {by}");
-    Err(Error::Indivisible { argument, given, total: by, because })
+    Err(wrong_value(argument, given, format!("it must be a multiple of {by}")))
 }
 
 /// T5's buckets of the distances from 0 on: where each begins.
@@ -639,8 +635,7 @@ fn t5_runs(count: usize, furthest: usize) -> Result<Vec<(isize, usize)>> {
     let exact = count / 2; // so many have one distance each
     if furthest <= exact || furthest > MOST_BUCKETS {
         let because = format!("it must be from {} to {MOST_BUCKETS}", exact + 1);
-        let given = furthest as f64;
-        return Err(Error::OutOfRange { argument: "furthest", given, because });
+        return Err(wrong_value("furthest", furthest, because));
     }
     let bucket = |distance: usize| {
         if distance < exact {
@@ -675,7 +670,7 @@ fn check_finite(argument: &'static str, given: f64) -> Result<()> {
     if given.is_finite() {
         return Ok(());
     }
-    Err(Error::OutOfRange { argument, given, because: "it must be finite".to_owned() })
+    Err(wrong_value(argument, given, "it must be finite"))
 }
 
 #[cfg(test)]

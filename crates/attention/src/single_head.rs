@@ -6,7 +6,7 @@ use crate::dot_product::{
     AttentionCache, AttentionGradients, attention, attention_backward,
 };
 use crate::engine::{ByWeights, Engine, SharedEngine};
-use crate::error::{Result, check_count, check_not_empty, check_shape, unsupported};
+use crate::error::{Result, check_count, check_not_empty, check_shape, wrong_value};
 use crate::float::Float;
 use crate::forward_options::{BatchOptions, ForwardOptions};
 use crate::linear::{linear, linear_backward_by};
@@ -145,10 +145,10 @@ impl<T: Float> SingleHeadAttention<T> {
         self.parameters.check()?;
         let expected = "SingleHeadAttention has none";
         if options.active_dropout()?.is_some() {
-            return Err(unsupported("options.dropout", "given", expected));
+            return Err(wrong_value("options.dropout", "given", expected));
         }
         if options.engine != SharedEngine::new(ByWeights) {
-            return Err(unsupported(
+            return Err(wrong_value(
                 "options.engine",
                 "another one",
                 "SingleHeadAttention has ByWeights alone",

@@ -304,7 +304,7 @@ fn exponentiate<T: Float>(numbers: &mut [T]) {
 
 fn check_has_entries<T: RealField>(argument: &'static str, x: &DVector<T>) -> Result<()> {
     if x.is_empty() {
-        return Err(crate::Error::Empty { argument, given: "0 entries".to_owned() });
+        return Err(crate::error::empty(argument, "0 entries"));
     }
     Ok(())
 }

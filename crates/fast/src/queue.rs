@@ -1,6 +1,7 @@
 //! Tasks for several threads, which take the next one when they are done with theirs.
 
-use attention::{Error, Result, engine::check_positive};
+use attention::Result;
+use attention::engine::{check_positive, wrong_value};
 use std::sync::{Mutex, PoisonError};
 
 /// The threads that do the work.
@@ -23,7 +24,7 @@ impl Threads {
         check_positive("threads", threads)?;
         if threads > Self::MOST {
             let because = format!("it must be at most {}", Self::MOST);
-            return Err(too_many(threads, Some(Self::MOST), because));
+            return Err(wrong_value("threads", threads, because));
         }
         if threads == 1 {
             return Ok(Threads::One);
@@ -35,14 +36,15 @@ impl Threads {
     fn pool(threads: usize) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let because = |error| format!("the system does not start that many: {error}");
-        let pool = pool.map_err(|error| too_many(threads, None, because(error)))?;
+        let pool =
+            pool.map_err(|error| wrong_value("threads", threads, because(error)))?;
         Ok(Threads::Pool(pool.into()))
     }
 
     #[cfg(not(feature = "rayon"))]
     fn pool(threads: usize) -> Result<Self> {
-        let because = "without the feature `rayon` there is only 1".to_owned();
-        Err(too_many(threads, Some(1), because))
+        let because = "without the feature `rayon` there is only 1";
+        Err(wrong_value("threads", threads, because))
     }
 
     pub(super) fn count(&self) -> usize {
@@ -105,10 +107,6 @@ fn share_out<'s>(
 ) {
     (1..workers).for_each(|_| scope.spawn(|_| worker()));
     worker();
-}
-
-fn too_many(threads: usize, most: Option<usize>, because: String) -> Error {
-    Error::TooMany { argument: "threads", given: threads, most, because }
 }
 
 /// The content of a mutex. If another thread panicked while it held it, that panic ends the call anyway.

@@ -3,7 +3,7 @@
 use crate::programs::{BACKWARD, D_K, D_OUTPUT, D_Q, D_V};
 use attention::AttentionGradients;
 use attention::cuda::{Gpu, OnGpu, Program, Result, Tensor};
-use attention::engine::{Engine, unsupported};
+use attention::engine::{Engine, wrong_value};
 use attention::flash::{FlashOutput, Inputs};
 use nalgebra::DMatrixView;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub fn backward<'g>(
     let grad_output = grad_output.into();
     if !inputs.zero_gradients().tables.is_empty() {
         let expected = "the GPU doesn't compute the gradient of a table";
-        return Err(unsupported("mask", "with a table of biases", expected).into());
+        return Err(wrong_value("mask", "with a table of biases", expected).into());
     }
     inputs.check_output(forward)?;
     inputs.check_grad_output(grad_output)?;

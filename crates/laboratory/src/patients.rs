@@ -4,9 +4,9 @@
 
 use crate::faults::Fault;
 use crate::layer::{AttentionLayer, DecodingLayer};
-use attention::engine::check_count;
+use attention::engine::{check_count, wrong_value};
 use attention::{
-    AttentionCache, Error, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
+    AttentionCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
     NamedParameters, Parameters, Result, linear, linear_backward,
     mask::SizedMask,
     named_parameters::{Named, NamedMut},
@@ -76,11 +76,8 @@ impl Patient {
     ) -> Result<Self> {
         let fault = fault.into();
         if let Some(fault) = fault.filter(|fault| !Patient::FAULTS.contains(fault)) {
-            return Err(Error::Unsupported {
-                argument: "fault",
-                given: fault.name().to_owned(),
-                expected: "a patient has one of `Patient::FAULTS`".to_owned(),
-            });
+            let because = "a patient has one of `Patient::FAULTS`";
+            return Err(wrong_value("fault", fault.name(), because));
         }
         let n_heads = layer.n_heads();
         let rotary = layer.rotary();

@@ -1,6 +1,6 @@
 //! The loss of a model that says what comes next.
 
-use attention::{Error, Result};
+use attention::{Error, Result, engine::wrong_value};
 use fast::Float;
 use nalgebra::{DMatrix, convert, convert_unchecked};
 
@@ -72,10 +72,9 @@ pub(crate) fn check_tokens<'t>(
 ) -> Result<()> {
     match tokens.into_iter().find(|token| **token >= vocabulary) {
         None => Ok(()),
-        Some(&token) => Err(Error::OutOfRange {
-            argument,
-            given: token as f64,
-            because: format!("the vocabulary has the tokens below {vocabulary}"),
-        }),
+        Some(&token) => {
+            let because = format!("the vocabulary has the tokens below {vocabulary}");
+            Err(wrong_value(argument, token, because))
+        }
     }
 }

@@ -5,14 +5,13 @@ use crate::mlp::{Mlp, MlpCache};
 use crate::norm::{NormCache, RmsNorm};
 use crate::parallel;
 use crate::random::normal;
-use attention::engine::{ByWeights, Engine};
+use attention::engine::{
+    ByWeights, Engine, check_positive, linear_backward_by, linear_by, wrong_value,
+};
 use attention::{
     Error, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, MultiHeadCache,
-    NamedParameters, Parameters, Result, Rotary,
-    engine::{linear_backward_by, linear_by},
-    named_parameters,
-    positions::RotaryPairs,
-    softmax,
+    NamedParameters, Parameters, Result, Rotary, named_parameters,
+    positions::RotaryPairs, softmax,
 };
 use fast::{Flash, Float};
 use nalgebra::{DMatrix, DVector, RowDVector};
@@ -181,18 +180,10 @@ impl<T: Float> Transformer<T> {
     pub fn new<R: Rng + ?Sized>(sizes: Sizes, rng: &mut R) -> Result<Self> {
         let Sizes { vocabulary, d_model, n_blocks, n_heads, n_kv_heads, d_hidden } =
             sizes;
-        if vocabulary == 0 {
-            return Err(Error::Zero { argument: "vocabulary" });
-        }
+        check_positive("vocabulary", vocabulary)?;
         let given = sizes.parameters();
         if Vec::<T>::new().try_reserve_exact(given).is_err() {
-            let because = "no memory could hold them".to_owned();
-            return Err(Error::TooMany {
-                argument: "parameters",
-                given,
-                most: None,
-                because,
-            });
+            return Err(wrong_value("parameters", given, "no memory could hold them"));
         }
         // The more layers add to x, the less each adds at first.
         let output = (n_blocks as f64 * if d_hidden == 0 { 1.0 } else { 2.0 }).powf(-0.5);
@@ -393,7 +384,8 @@ impl Text {
 
 /// A mean over nothing.
 fn nothing_said() -> Error {
-    Error::Empty { argument: "texts", given: "no token is to be said".to_owned() }
+    let because = "at least one entry is needed";
+    wrong_value("texts", "empty (no token is to be said)", because)
 }
 
 /// Draws the next token: with the probabilities that softmax gives to the scores divided by `temperature`. Near 0 the largest score wins.

@@ -3,7 +3,7 @@
 use super::error::{Error, Result};
 use super::ffi;
 use super::program::{Architecture, Program, Shape};
-use crate::error::{check_positive, unsupported};
+use crate::error::{check_positive, wrong_value};
 use crate::flash::Inputs;
 use crate::score_rule::Step;
 
@@ -73,7 +73,7 @@ impl Variant {
         };
         let expected =
             format!("{program} takes neither rules for scores nor shared keys");
-        Err(unsupported(argument, given, expected).into())
+        Err(wrong_value(argument, given, expected).into())
     }
 }
 
@@ -146,12 +146,8 @@ pub(super) fn rule_in_cuda(inputs: &Inputs<f32>) -> Result<Option<String>> {
                 // A bias for each distance up to the furthest that has one of its own, on both sides.
                 let furthest = buckets.furthest();
                 if furthest > FURTHEST {
-                    return Err(Error::Input(crate::Error::TooMany {
-                        argument: "furthest",
-                        given: furthest.unsigned_abs(),
-                        most: Some(FURTHEST as usize),
-                        because: format!("a kernel takes {FURTHEST} at most"),
-                    }));
+                    let because = format!("a kernel takes {FURTHEST} at most");
+                    return Err(wrong_value("furthest", furthest, because).into());
                 }
                 let name = format!("BIASES_{number}");
                 let of_head = |&head: &usize| {
@@ -172,7 +168,7 @@ pub(super) fn rule_in_cuda(inputs: &Inputs<f32>) -> Result<Option<String>> {
             Step::Custom(_) => {
                 let expected = "a GPU can't call a function in Rust";
                 let given = "a function of one's own";
-                return Err(unsupported("rule", given, expected).into());
+                return Err(wrong_value("rule", given, expected).into());
             }
         };
         changed += &format!("{statement}\n");

@@ -6,7 +6,7 @@ use super::ffi;
 use super::program::{Function, Numbers, Parameter, Program, Shape, Tensor};
 use crate::dot_product::AttentionGradients;
 use crate::engine::Engine;
-use crate::error::unsupported;
+use crate::error::wrong_value;
 use crate::flash::{FlashOutput, Inputs};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC_SHARED_BYTES;
@@ -292,7 +292,7 @@ impl Tensors {
 /// A tensor that the program has none of.
 fn missing(program: Program, tensor: Tensor) -> Error {
     let expected = format!("{program} takes no such tensor");
-    unsupported("tensor", format!("`{}`", tensor.name), expected).into()
+    wrong_value("tensor", format!("`{}`", tensor.name), expected).into()
 }
 
 impl Loaded {
@@ -322,7 +322,7 @@ impl Gpu {
     ) -> Result<FlashOutput<f32>> {
         if !program.tensors().contains(&(Tensor::OUTPUT, true)) {
             let expected = "what is asked for is `output`, which it doesn't write";
-            return Err(unsupported("program", program.to_string(), expected).into());
+            return Err(wrong_value("program", program.to_string(), expected).into());
         }
         let tensors = self.run(program, inputs, &[])?;
         Ok(FlashOutput {
@@ -344,7 +344,7 @@ impl Gpu {
     ) -> Result<Tensors> {
         if inputs.dropout.is_some() {
             let expected = "the kernels on the GPU drop no weights";
-            return Err(unsupported("dropout", "given", expected).into());
+            return Err(wrong_value("dropout", "given", expected).into());
         }
         let (shape, rule) = (Shape::of(inputs)?, rule_in_cuda(inputs)?);
         let own = [(Tensor::Q, inputs.q), (Tensor::K, inputs.k), (Tensor::V, inputs.v)];
@@ -385,7 +385,7 @@ impl Engine<f32> for OnGpu {
         _forward: &FlashOutput<f32>,
         _grad_output: DMatrixView<f32>,
     ) -> crate::Result<AttentionGradients<f32>> {
-        Err(unsupported("backward", "asked for", "OnGpu has no kernel for it"))
+        Err(wrong_value("backward", "asked for", "OnGpu has no kernel for it"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The errors between a program and a GPU.
 
-use crate::error::unsupported;
+use crate::error::wrong_value;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult as Reason;
 
@@ -79,7 +79,7 @@ impl From<Error> for crate::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Input(error) => error,
-            error => unsupported("engine", "a GPU", error.to_string()),
+            error => wrong_value("engine", "a GPU", error.to_string()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a kernel is: a source, the functions in it, what they take, and the sizes of that.
 
 use super::error::{Error, Result};
-use crate::error::{check_count, check_heads, check_positive, unsupported};
+use crate::error::{check_count, check_heads, check_positive, wrong_value};
 use crate::flash::Inputs;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -160,7 +160,7 @@ impl Program {
         }
         let has = has.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         let expected = format!("{self} is written for {has}");
-        Err(unsupported("d", given.to_string(), expected).into())
+        Err(wrong_value("d", given.to_string(), expected).into())
     }
 
     /// Returns the tensors that the functions take, each once, with whether any of them writes to it.
@@ -239,7 +239,7 @@ impl Shape {
         let Some(causal) = inputs.mask.is_causal() else {
             let given = "another than none and causal";
             let expected = "the kernels on the GPU know these two";
-            return Err(unsupported("mask", given, expected).into());
+            return Err(wrong_value("mask", given, expected).into());
         };
         let width = inputs.k.ncols();
         let because = || format!("the kernels on the GPU want the {width} of `k`");
@@ -260,10 +260,7 @@ impl Shape {
             check_positive(argument, given)?;
             if given > most {
                 let because = format!("a grid holds {most} at most");
-                let most = Some(most);
-                return Err(
-                    crate::Error::TooMany { argument, given, most, because }.into()
-                );
+                return Err(wrong_value(argument, given, because).into());
             }
         }
         let because = || format!("it must divide heads = {}", self.heads);

@@ -326,5 +326,5 @@ fn no_wrong_gradient_passes_in_single_precision() {
     let refused = gradient_check(&q, &right, 1e-5, |q| {
         Ok(attention(q, &k, &v, Mask::none())?.0.dot(&r))
     });
-    assert_eq!(blame(&refused.unwrap_err()), "OutOfRange epsilon");
+    assert_eq!(blame(&refused.unwrap_err()), "Value epsilon");
 }

@@ -221,22 +221,18 @@ impl ScoreFunction for OfThePast {
     }
 }
 
-/// An error's variant and the argument that it blames, such as `Shape k`: what tables of misuses expect.
+/// An error's kind and the argument that it blames, such as `Shape k`, or `Zero n_heads` of a value: what tables of misuses expect.
 pub fn blame(error: &Error) -> String {
     let (variant, argument) = match error {
-        Error::Empty { argument, .. } => ("Empty", *argument),
         Error::Shape { argument, .. } => ("Shape", *argument),
-        Error::Zero { argument } => ("Zero", *argument),
-        Error::Indivisible { argument, .. } => ("Indivisible", *argument),
-        Error::TooMany { argument, .. } => ("TooMany", *argument),
-        Error::OutOfRange { argument, .. } => ("OutOfRange", *argument),
+        Error::Value { argument, given, .. } if given == "0" => ("Zero", *argument),
+        Error::Value { argument, given, .. } if given.starts_with("empty") => {
+            ("Empty", *argument)
+        }
+        Error::Value { argument, .. } => ("Value", *argument),
         Error::NoMemory { rows, columns } => {
             ("NoMemory", if rows.1 > columns.1 { rows.0 } else { columns.0 })
         }
-        Error::Overflow { argument } => ("Overflow", *argument),
-        Error::OtherParameters { argument } => ("OtherParameters", *argument),
-        Error::Elsewhere { argument, .. } => ("Elsewhere", *argument),
-        Error::Unsupported { argument, .. } => ("Unsupported", *argument),
         Error::Within { place, source } => return format!("{place}: {}", blame(source)),
         other => panic!("a variant that has no name here: {other}"),
     };

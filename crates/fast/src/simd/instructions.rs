@@ -1,7 +1,7 @@
 //! Sets of instructions, chosen at run time.
 
 use super::vectors::Element;
-use attention::{Result, engine::unsupported};
+use attention::{Result, engine::wrong_value};
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
@@ -55,7 +55,7 @@ impl Instructions {
     pub(crate) fn check(self) -> Result<Self> {
         self.run(Nothing).map(|()| self).ok_or_else(|| {
             let expected = format!("this processor has {:?}", Self::available());
-            unsupported("instructions", format!("{self:?}"), expected)
+            wrong_value("instructions", format!("{self:?}"), expected)
         })
     }
 

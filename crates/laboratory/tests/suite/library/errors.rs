@@ -3,6 +3,7 @@
 
 use crate::support::layer::Layer;
 use crate::support::{blame, options, parameters, random as numbers};
+use attention::engine::wrong_value;
 use attention::flash::{
     Inputs, OnlineSoftmax, Tiles, flash, tiled_attention, tiled_attention_backward,
 };
@@ -88,7 +89,7 @@ fn every_variant_has_its_numbers_and_its_sentence() {
     let huge = AttentionShape::self_attention(ABSURD, ABSURD, ABSURD, 1, 1);
     says! {
         single_head().forward(&matrix(0, 4), Mask::none())
-            => Error::Empty { argument: "x", .. },
+            => Error::Value { argument: "x", .. },
             "`x` is empty (0 x 4) but at least one entry is needed";
         scaled_scores(&x, &matrix(5, 3))
             => Error::Shape { argument: "k", axis: "column", given: 3, expected: 4, .. },
@@ -100,16 +101,16 @@ fn every_variant_has_its_numbers_and_its_sentence() {
             => Error::Shape { axis: "entry", given: 0, .. },
             "`grad_p` has 0 entries but `p` has 2";
         inputs(0)
-            => Error::Zero { argument: "n_heads" },
+            => Error::Value { argument: "n_heads", .. },
             "`n_heads` is 0 but it must be at least 1";
         inputs(3)
-            => Error::Indivisible { argument: "n_heads", given: 3, total: 4, .. },
+            => Error::Value { argument: "n_heads", .. },
             "`n_heads` is 3 but it must divide the 4 columns of `q`";
         attention(&x, &x, &x, Mask::from(ScoreRule::alibi(2).unwrap()).of_head(2))
-            => Error::TooMany { argument: "head", given: 2, most: Some(1), .. },
+            => Error::Value { argument: "head", .. },
             "`head` is 2 but `slopes` has 2 heads";
         numerical_gradient(&x, -0.5, |x| Ok(x.sum()))
-            => Error::OutOfRange { argument: "epsilon", given: -0.5, .. },
+            => Error::Value { argument: "epsilon", .. },
             "`epsilon` is -0.5 but it must be positive and finite";
         Mask::none().sized(3, usize::MAX)
             => Error::NoMemory { rows: ("n_q", 3), columns: ("n_k", usize::MAX) },
@@ -118,13 +119,13 @@ fn every_variant_has_its_numbers_and_its_sentence() {
             => Error::NoMemory { rows: ("d_model", ABSURD), columns: ("d_model", ABSURD) },
             "`d_model` is 1125899906842624 but no memory could hold a square matrix of that size";
         huge.flops()
-            => Error::Overflow { argument: "shape" },
+            => Error::Value { argument: "shape", .. },
             "`shape` is too large but its operations and bytes, and their sums, must fit 128 bits";
         changed.backward(&cache, &output)
-            => Error::OtherParameters { argument: "cache" },
+            => Error::Value { argument: "cache", .. },
             "`cache` is of other parameters but only the layer that made it, unchanged, can use it";
         single_head().forward(&x, ForwardOptions::new().flash())
-            => Error::Unsupported { argument: "options.engine", .. },
+            => Error::Value { argument: "options.engine", .. },
             "`options.engine` is another one but SingleHeadAttention has ByWeights alone";
         multi_head().forward_batch(&batch, Mask::none())
             => Error::Within { .. },
@@ -211,8 +212,8 @@ fn of_parameters_and_what_steps_along_gradients() {
         "Zero d_model": xavier(0, 3, 2);
         "NoMemory d_v": xavier(4, 3, ABSURD);
         "Zero d_k": SingleHeadAttention::<f64>::xavier(4, 0, 2, &mut rng());
-        "Indivisible n_heads": MultiHeadAttention::<f64>::xavier(8, 3, &mut rng());
-        "Indivisible n_heads": MultiHeadAttention::from_parameters(p(), 2);
+        "Value n_heads": MultiHeadAttention::<f64>::xavier(8, 3, &mut rng());
+        "Value n_heads": MultiHeadAttention::from_parameters(p(), 2);
         "Empty w_q": changed(|p| p.w_q = matrix(4, 0));
         "Empty w_v": changed(|p| p.w_v = matrix(0, 2));
         "Shape w_k": changed(|p| p.w_k = matrix(4, 5));
@@ -227,11 +228,11 @@ fn of_parameters_and_what_steps_along_gradients() {
         "Shape other": one.accumulate(&p().without_biases());
         "`w_q`: Shape gradients": adam.step(&mut p(), &other);
         "`w_q`: Shape model": adam.step(&mut other.clone(), &other); // not that of the first step
-        "`b_k`: OutOfRange gradients": one.step(&infinite, 0.1);
-        "`b_k`: OutOfRange gradients": adam.step(&mut p(), &infinite);
+        "`b_k`: Value gradients": one.step(&infinite, 0.1);
+        "`b_k`: Value gradients": adam.step(&mut p(), &infinite);
         "`w_q`: Shape gradients": gradient_check_parameters(&p(), &other, 1e-5, loss);
         "Zero entries": gradient_check_sample(&p(), &p(), 1e-5, 0, loss);
-        "OutOfRange epsilon": gradient_check_parameters(&p(), &p(), 0.0, loss);
+        "Value epsilon": gradient_check_parameters(&p(), &p(), 0.0, loss);
     }
     // The parameters are public: a layer says what is wrong with them whenever it is used.
     let (x, mut layer, mut single) = (matrix(3, 4), multi_head(), single_head());
@@ -241,7 +242,7 @@ fn of_parameters_and_what_steps_along_gradients() {
     single.parameters.b_k = RowDVector::zeros(1);
     blames! {
         "Shape b_k": layer.forward(&x, Mask::none());
-        "OtherParameters cache": layer.backward(&cache, &output);
+        "Value cache": layer.backward(&cache, &output);
         "Shape b_k": single.forward(&x, Mask::none());
         "Shape b_k": single.backward(&cache_of_one, &output);
     }
@@ -266,9 +267,9 @@ fn misuse_layer<L: Layer<f64>>(layer: &L) {
         "Empty context": across(&matrix(0, 4), Mask::none());
         "Shape context": across(&matrix(5, 3), Mask::none());
         "Shape valid": across(&matrix(5, 4), valid(3));
-        "OutOfRange options.dropout": dropping(1.0);
-        "OutOfRange options.dropout": dropping(-0.1);
-        "OutOfRange options.dropout": dropping(f64::NAN);
+        "Value options.dropout": dropping(1.0);
+        "Value options.dropout": dropping(-0.1);
+        "Value options.dropout": dropping(f64::NAN);
         "Shape grad_output": layer.backward(&cache, &matrix(2, 4));
         "Shape grad_output": layer.backward(&cache, &matrix(3, 5));
         "Empty xs": layer.forward_batch(&[], Mask::none());
@@ -287,7 +288,7 @@ fn of_layers() {
     misuse_layer(&multi_head());
     let dropping = ForwardOptions::new().dropout(0.5, &mut rng());
     blames! {
-        "Unsupported options.dropout": single_head().forward(&matrix(3, 4), dropping);
+        "Value options.dropout": single_head().forward(&matrix(3, 4), dropping);
         "Empty x": linear(&matrix(0, 4), &matrix(4, 2), &RowDVector::zeros(2));
         "Shape w": linear(&matrix(3, 4), &matrix(5, 2), &RowDVector::zeros(2));
         "Shape b": linear(&matrix(3, 4), &matrix(4, 2), &RowDVector::zeros(3));
@@ -322,24 +323,24 @@ fn a_step_in_f32_is_told_in_the_digits_of_f32() {
     let x = DMatrix::<f32>::zeros(1, 1);
     for epsilon in [-1e-5_f32, -3e-4, -0.1, -7.0, -123.456, -1e-12, f32::NEG_INFINITY] {
         let error = numerical_gradient(&x, epsilon, |x| Ok(x[0])).unwrap_err();
-        let Error::OutOfRange { given, .. } = error else { panic!("{error}") };
-        assert_eq!(given.to_string(), epsilon.to_string());
+        let Error::Value { given, .. } = error else { panic!("{error}") };
+        assert_eq!(given, epsilon.to_string());
     }
 }
 
 #[test]
 fn of_gradient_checks_costs_and_inspection() {
     let loss = |x: &DMatrix<f64>| Ok(x.sum());
-    let failing = |_: &DMatrix<f64>| Err(Error::Zero { argument: "mine" });
+    let failing = |_: &DMatrix<f64>| Err(wrong_value("mine", 0, "it must be at least 1"));
     let x = matrix(2, 2);
     let small = AttentionShape::self_attention(1, 8, 4, 4, 1);
     let no_heads = AttentionShape { n_heads: 0, ..small };
     blames! {
         "Empty x": numerical_gradient(&matrix(0, 2), 1e-5, loss);
-        "OutOfRange epsilon": numerical_gradient(&x, f64::NAN, loss);
+        "Value epsilon": numerical_gradient(&x, f64::NAN, loss);
         "Zero mine": numerical_gradient(&x, 1e-5, failing);
         "Shape analytic": gradient_check(&x, &matrix(2, 1), 1e-5, loss);
-        "OutOfRange epsilon": gradient_check(&x, &x, 0.0, loss);
+        "Value epsilon": gradient_check(&x, &x, 0.0, loss);
         "Zero mine": gradient_check(&x, &x, 1e-5, failing);
         "Zero batch": AttentionShape { batch: 0, ..small }.flops();
         "Zero n_heads": no_heads.backward_flops();
@@ -371,8 +372,8 @@ fn of_attention_in_tiles() {
         "Shape valid": flash(&q, &k, &v, valid(4));
         "Shape v": Inputs::new(&q, &k, &matrix(4, 4), Mask::none());
         "Zero n_heads": inputs.clone().with_heads(0);
-        "Indivisible n_heads": inputs.clone().with_heads(3);
-        "Indivisible n_kv_heads": grouped(&k, 4, 3);
+        "Value n_heads": inputs.clone().with_heads(3);
+        "Value n_kv_heads": grouped(&k, 4, 3);
         "Zero n_kv_heads": grouped(&k, 4, 0);
         "Shape k": grouped(&k, 4, 2);
         "Zero n_kv_heads": MultiHeadAttention::<f64>::xavier_grouped(8, 4, 0, &mut rng());
