@@ -225,7 +225,9 @@ impl ScoreFunction for OfThePast {
 pub fn blame(error: &Error) -> String {
     let (variant, argument) = match error {
         Error::Shape { argument, .. } => ("Shape", *argument),
-        Error::Value { argument, given, .. } if given == "0" => ("Zero", *argument),
+        Error::Value { argument, because, .. } if because == "it must be at least 1" => {
+            ("Zero", *argument)
+        }
         Error::Value { argument, given, .. } if given.starts_with("empty") => {
             ("Empty", *argument)
         }
