@@ -2,7 +2,10 @@
 //!
 //! `cargo bench --bench softmax` runs it here. Compare within one run: the numbers are those of the machine at hand.
 
-use attention::{Float, softmax::{softmax, softmax_backward, softmax_jacobian, softmax_rows}};
+use attention::{
+    Float,
+    softmax::{softmax, softmax_backward, softmax_jacobian, softmax_rows},
+};
 use criterion::{Criterion, criterion_group, criterion_main};
 use nalgebra::{DMatrix, DVector};
 use std::hint::black_box;

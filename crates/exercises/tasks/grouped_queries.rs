@@ -88,7 +88,9 @@ pub fn shared_gradient(of_heads: &[DMatrix<f64>], h_kv: usize) -> DMatrix<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::{Mask, attention, attention_backward, gradient_check::numerical_gradient};
+    use attention::{
+        Mask, attention, attention_backward, gradient_check::numerical_gradient,
+    };
     use nalgebra::{DMatrix, dmatrix};
     use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
