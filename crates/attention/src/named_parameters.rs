@@ -13,7 +13,7 @@ pub type NamedMut<'a, T> = Vec<(String, DMatrixViewMut<'a, T>)>;
 
 /// Anything that learns: its parameters are matrices with names, in an order that doesn't change.
 ///
-/// [`named_parameters!`](crate::named_parameters) implements it for a struct whose fields have it. A matrix has it, and needs no name; a list
+/// [`named_parameters!`](macro@crate::named_parameters) implements it for a struct whose fields have it. A matrix has it, and needs no name; a list
 /// has its numbers for names; what is `None` has no parameters. Gradients implement it, too, with the names of the parameters.
 pub trait NamedParameters<T: Float> {
     /// Returns every matrix under its name.

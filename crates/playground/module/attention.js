@@ -1208,7 +1208,7 @@ export function random_products(keys, width, seed) {
  * The weights of some scores.
  *
  * # Errors
- * As [`attention::softmax`].
+ * As [`attention::softmax()`].
  * @param {Float64Array | number[]} scores
  * @returns {Float64Array}
  */
@@ -1228,7 +1228,7 @@ export function softmax(scores) {
  * The derivative of each weight with respect to each score.
  *
  * # Errors
- * As [`attention::softmax`].
+ * As [`attention::softmax()`].
  * @param {Float64Array | number[]} scores
  * @returns {Matrix}
  */

@@ -61,7 +61,7 @@ impl Matrix {
 /// The weights of some scores.
 ///
 /// # Errors
-/// As [`attention::softmax`].
+/// As [`attention::softmax()`].
 #[wasm_bindgen]
 pub fn softmax(scores: &[f64]) -> Result<Vec<f64>, JsError> {
     let weights = attention::softmax(&DVector::from_column_slice(scores))?;
@@ -71,7 +71,7 @@ pub fn softmax(scores: &[f64]) -> Result<Vec<f64>, JsError> {
 /// The derivative of each weight with respect to each score.
 ///
 /// # Errors
-/// As [`attention::softmax`].
+/// As [`attention::softmax()`].
 #[wasm_bindgen]
 pub fn softmax_jacobian(scores: &[f64]) -> Result<Matrix, JsError> {
     let weights = attention::softmax(&DVector::from_column_slice(scores))?;
