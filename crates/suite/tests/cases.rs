@@ -225,7 +225,7 @@ fn every_fault_of_the_registry_has_a_name_and_somebody_who_plants_it() {
     assert_eq!(names.len(), Fault::ALL.len(), "two faults share a name");
     let planted: Vec<_> = faults().chain(Patient::FAULTS.iter().copied()).collect();
     let orphan = Fault::ALL.iter().find(|fault| !planted.contains(fault));
-    assert_eq!(orphan, None, "nobody plants it");
+    assert_eq!(orphan, None, "no program plants it");
     let refused = answer("alibi_slopes", &json!({ "heads": 1 }), Some(Fault::DeadHead));
     assert_eq!(refused.unwrap_err().to_string(), "the suite has no fault dead-head");
 }

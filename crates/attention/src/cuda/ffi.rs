@@ -197,7 +197,7 @@ impl Tensors {
             };
             // SAFETY: Each tensor is alive, on this device, of the length that the shape
             // says, and borrowed alone if it is written. The program has the parameters
-            // of its list and stays inside of these, as whoever made it has promised.
+            // of its list and stays inside of these, as its author has promised.
             let launched = unsafe { launch.launch(config) };
             launched.map_err(Error::driver(format!("launch `{name}`")))?;
         }
