@@ -49,6 +49,7 @@ pub(crate) struct Lengths {
     pub n_k: usize,
 }
 
+// Engines in other crates ask about each row of a tile. What is asked there is inlined: these few operations cost less than a call.
 impl Lengths {
     /// The keys that are not later than query `i`, which stands at key position i + n_k − n_q.
     #[inline]
