@@ -607,7 +607,7 @@ fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
         let ridge = peak.parse::<f64>().unwrap() / bandwidth.parse::<f64>().unwrap();
         let length = [4, 14][machine % 2];
         let shape =
-            attention::cost::AttentionShape::self_attention(1, 1 << length, 64, 64, 1);
+            laboratory::cost::AttentionShape::self_attention(1, 1 << length, 64, 64, 1);
         let steps = laboratory::roofline::steps(
             &shape,
             if name.contains("bf16") { 2 } else { 4 },

@@ -1,7 +1,7 @@
 //! The optimiser that most transformers are trained with.
 
+use crate::Float;
 use crate::error::Result;
-use crate::float::Float;
 use crate::named_parameters::{NamedParameters, check_finite, check_fit, shapes_of};
 use nalgebra::DMatrix;
 
@@ -124,8 +124,8 @@ impl<T: Float> Adam<T> {
 #[cfg(feature = "serde")]
 mod saved {
     use super::{Adam, Averages};
+    use crate::Float;
     use crate::error::{Result, check_shape, wrong_value};
-    use crate::float::Float;
     use crate::named_parameters::within;
     use crate::saved::Matrix;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

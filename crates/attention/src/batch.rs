@@ -3,10 +3,10 @@
 //! The sequences run in parallel, where the feature `rayon` is on. Results come back in the order of the sequences and are summed in
 //! an order that depends on their number alone, so that they are the same to the last bit for any number of threads.
 
+use crate::Float;
+use crate::blocks;
 use crate::error::{Result, check_count, check_shape, empty};
-use crate::float::Float;
 use crate::forward_options::{BatchOptions, ForwardOptions};
-use crate::parallel;
 use crate::parameters::{LayerGradients, Parameters};
 use nalgebra::DMatrix;
 
@@ -47,7 +47,7 @@ pub(crate) fn forward<'a, T: Float, Cache: Send>(
         return Err(empty("xs", "0 sequences"));
     }
     let options = options.for_each(xs.len())?;
-    let results = parallel::map_each(xs.len(), |b| forward(&xs[b], options[b].clone()));
+    let results = blocks::map_each(xs.len(), |b| forward(&xs[b], options[b].clone()));
     numbered(results).map(|pairs| pairs.into_iter().unzip())
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn backward<T: Float, Cache: Sync>(
         format!("`caches` has {}", caches.len())
     })?;
     let gradients =
-        parallel::map_each(caches.len(), |b| backward(&caches[b], &grad_outputs[b]));
+        blocks::map_each(caches.len(), |b| backward(&caches[b], &grad_outputs[b]));
     let (mut parameters, mut xs, mut contexts) = (vec![], vec![], vec![]);
     let gradients = numbered(gradients)?;
     let tables = sum_of_tables(gradients.iter().map(|sequence| &sequence.tables[..]))?;

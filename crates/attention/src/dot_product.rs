@@ -1,10 +1,10 @@
 //! Scaled dot-product attention: scores, weights, output, and the backward pass.
 
+use crate::Float;
 use crate::blocks::copy_of;
 use crate::engine::{Factor, product_by_nalgebra};
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::flash::Head;
-use crate::float::Float;
 use crate::mask::{Mask, SizedMask};
 use crate::score_rule::RuleGradients;
 use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward_in_place};

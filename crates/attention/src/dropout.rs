@@ -6,7 +6,7 @@
 //! G. L. Steele, D. Lea, C. H. Flood, *Fast splittable pseudorandom number generators* (2014): SplitMix64, a counter and a function that
 //! mixes its bits.
 
-use crate::float::Float;
+use crate::Float;
 use nalgebra::DMatrix;
 
 /// Weights are dropped with this probability, 0 ≤ p < 1, and the others are multiplied by 1/(1 − p).

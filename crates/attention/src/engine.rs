@@ -6,18 +6,19 @@
 //!
 //! An engine may offer [products](Engine::product) of matrices, too, which the projections of layers then use.
 
-use crate::by_weights;
-use crate::dot_product::AttentionGradients;
+use crate::Float;
+use crate::blocks::map;
+use crate::dot_product::{Attended, AttentionGradients, attend, attend_backward};
 use crate::error::Result;
 use crate::flash::{
     FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
 };
-use crate::float::Float;
 use nalgebra::{DMatrix, DMatrixView};
 use std::fmt::Debug;
 use std::sync::Arc;
 
 // What an author of an engine needs, beside the inputs.
+pub use crate::blocks::on_a_worker;
 pub use crate::blocks::{blocks, copy_of, tiles_between};
 pub use crate::dot_product::{check_queries_and_keys, check_values, scale};
 pub use crate::dropout::HeadDropout;
@@ -27,7 +28,6 @@ pub use crate::error::{
 pub use crate::linear::{linear_backward_by, linear_by};
 pub use crate::mask::{Rule, neg_infinity};
 pub use crate::paged::{PagedInputs, Pages};
-pub use crate::parallel::on_a_worker;
 pub use crate::score_rule::{RuleGradients, Step};
 pub use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
 
@@ -167,7 +167,21 @@ pub struct ByWeights;
 
 impl<T: Float> Engine<T> for ByWeights {
     fn forward(&self, inputs: &Inputs<T>) -> Result<FlashOutput<T>> {
-        by_weights::forward(inputs)
+        let shape = inputs.lengths(); // of the scores, (n_q, n_k)
+        let heads = map(inputs.n_heads(), |h| {
+            let head = inputs.head(h); // its columns; those of keys and values may be shared
+            let factors = head.dropout.map(|dropout| dropout.matrix(shape));
+            attend(&head, factors.as_ref())
+        });
+        let mut forward = FlashOutput::zeros(inputs);
+        let d_v = inputs.widths().1;
+        for (h, attended) in heads.into_iter().enumerate() {
+            let Attended { output, weights, log_sum_exp } = attended?;
+            forward.output.columns_mut(h * d_v, d_v).copy_from(&output); // side by side
+            forward.log_sum_exp.set_column(h, &log_sum_exp);
+            forward.weights.push(weights);
+        }
+        Ok(forward)
     }
 
     fn backward(
@@ -176,7 +190,33 @@ impl<T: Float> Engine<T> for ByWeights {
         forward: &FlashOutput<T>,
         grad_output: DMatrixView<T>,
     ) -> Result<AttentionGradients<T>> {
-        by_weights::backward(inputs, forward, grad_output)
+        inputs.check_output(forward)?;
+        inputs.check_grad_output(grad_output)?;
+        let n_heads = inputs.n_heads();
+        check_count("forward.weights", "entry", forward.weights.len(), n_heads, || {
+            format!("there are n_heads = {n_heads}")
+        })?;
+        let (d_k, d_v) = inputs.widths();
+        let heads = map(n_heads, |h| {
+            let head = inputs.head(h);
+            let factors = head.dropout.map(|dropout| dropout.matrix(inputs.lengths()));
+            let grad_output = grad_output.columns(h * d_v, d_v);
+            attend_backward(&head, &forward.weights[h], factors.as_ref(), grad_output)
+        });
+        let mut gradients = inputs.zero_gradients();
+        for (h, of_head) in heads.into_iter().enumerate() {
+            let (of_head, g) = (of_head?, inputs.kv_head(h));
+            gradients.q.columns_mut(h * d_k, d_k).copy_from(&of_head.q);
+            // Heads that share keys and values share their gradients.
+            let mut sum = gradients.k.columns_mut(g * d_k, d_k);
+            sum += of_head.k;
+            let mut sum = gradients.v.columns_mut(g * d_v, d_v);
+            sum += of_head.v;
+            for (sum, table) in gradients.tables.iter_mut().zip(of_head.tables) {
+                *sum += table;
+            }
+        }
+        Ok(gradients)
     }
 }
 

@@ -25,6 +25,7 @@ mod tiled;
 pub use online::OnlineSoftmax;
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
+use crate::Float;
 use crate::dot_product::{
     AttentionGradients, check_queries_and_keys, check_values, scale,
 };
@@ -32,7 +33,6 @@ use crate::dropout::{Dropout, HeadDropout};
 use crate::error::{
     Result, check_count, check_heads, check_not_empty, check_positive, check_shape,
 };
-use crate::float::Float;
 use crate::mask::{Mask, SizedMask};
 use crate::softmax::log_sum_exp_and_low;
 use nalgebra::{DMatrix, DMatrixView};

@@ -1,9 +1,9 @@
 //! Options of a layer's forward pass.
 
+use crate::Float;
 use crate::dropout::Dropout;
 use crate::engine::{ByWeights, Engine, SharedEngine, Tiled};
 use crate::error::{Result, check_count, wrong_value};
-use crate::float::Float;
 use crate::mask::Mask;
 use nalgebra::DMatrixView;
 use rand::{Rng, RngExt};

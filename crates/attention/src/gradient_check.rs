@@ -1,9 +1,9 @@
 //! Gradient checking: is a gradient that was derived by hand the slope that can be measured?
 
+use crate::Float;
 use crate::error::{
     Error, Result, check_not_empty, check_positive, check_shape, wrong_value,
 };
-use crate::float::Float;
 use crate::named_parameters::{NamedParameters, check_fit, shapes_of};
 use nalgebra::{DMatrix, DMatrixView};
 use rand::{SeedableRng, rngs::ChaCha8Rng};

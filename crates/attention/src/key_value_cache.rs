@@ -1,8 +1,8 @@
 //! The keys and values of the tokens so far, for a model that writes.
 
+use crate::Float;
 use crate::blocks::blocks;
 use crate::error::{Result, check_not_empty, check_positive, wrong_value};
-use crate::float::Float;
 use crate::forward_options::ForwardOptions;
 use crate::linear::linear_by;
 use crate::mask::{Mask, SizedMask};

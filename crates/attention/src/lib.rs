@@ -8,18 +8,15 @@
 mod blocks;
 mod error;
 pub mod example;
-mod float;
 #[allow(missing_docs)] // a comment beside each field says its shape
 pub mod plain; // the program that the book builds
 pub mod softmax;
 mod sums;
 
-mod by_weights; // the engine of the equations
 mod dot_product; // scores, weights, output
 pub mod engine; // what computes attention for a layer
 pub mod mask;
 pub mod score_rule; // positions as a bias, soft caps
-pub mod static_shapes;
 
 mod linear;
 pub mod named_parameters; // of whatever learns
@@ -32,7 +29,6 @@ mod forward_options; // mask, context, dropout, engine
 mod key_value_cache; // for a model that writes
 mod multi_head;
 mod paged; // keys and values in pages
-mod parallel;
 pub mod positions; // as waves, as angles
 mod single_head; // projections, and the layer with one head
 
@@ -43,7 +39,6 @@ mod saved; // matrices in files
 
 pub mod gradient_check;
 
-pub mod cost;
 pub mod inspect;
 
 pub mod flash; // the same attention, without its matrix of weights
@@ -58,7 +53,6 @@ pub use dot_product::{
     scaled_scores,
 };
 pub use error::{Error, Result};
-pub use float::Float;
 pub use forward_options::{BatchOptions, ForwardOptions};
 pub use gradient_check::{
     gradient_check, gradient_check_parameters, gradient_check_sample,
@@ -73,3 +67,8 @@ pub use positions::Rotary;
 pub use score_rule::ScoreRule;
 pub use single_head::{SingleHeadAttention, SingleHeadCache};
 pub use softmax::{log_sum_exp, softmax, softmax_rows};
+
+/// A real number: `f64` where gradients are checked, `f32` where memory or time counts, or any other that nalgebra computes with.
+pub trait Float: nalgebra::RealField + Copy {}
+
+impl<T: nalgebra::RealField + Copy> Float for T {}

@@ -1,8 +1,8 @@
 //! A linear map with a bias, and its gradients.
 
+use crate::Float;
 use crate::engine::{ByWeights, Engine, Factor};
 use crate::error::{Result, check_count, check_not_empty, check_shape};
-use crate::float::Float;
 use crate::sums::sum;
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 

@@ -1,5 +1,6 @@
 //! Multi-head attention: the same attention several times at once, each on its own slice of the projections.
 
+use crate::Float;
 use crate::batch::{self, BatchGradients};
 use crate::blocks::copy_of;
 use crate::dot_product::{AttentionCache, AttentionGradients};
@@ -7,7 +8,6 @@ use crate::dropout::Dropout;
 use crate::engine::SharedEngine;
 use crate::error::{Result, check_heads, check_room, check_shape};
 use crate::flash::{FlashOutput, Inputs, check_groups, kv_name};
-use crate::float::Float;
 use crate::forward_options::{BatchOptions, ForwardOptions};
 use crate::linear::{linear_backward_by, linear_by};
 use crate::mask::Mask;
@@ -488,8 +488,8 @@ fn split<T: Float>(
 #[cfg(feature = "serde")]
 mod saved {
     use super::MultiHeadAttention;
+    use crate::Float;
     use crate::error::{Error, Result};
-    use crate::float::Float;
     use crate::parameters::Parameters;
     use crate::positions::Rotary;
     use serde::{Deserialize, Serialize, Serializer};

@@ -1,7 +1,7 @@
 //! Parameters under their names: of one layer, of a stack of layers, of a whole model; and what any of them can do.
 
+use crate::Float;
 use crate::error::{Error, Result, check_count, wrong_value};
-use crate::float::Float;
 use crate::sums::sum;
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, DVectorView, RowDVector};
 

@@ -1,9 +1,9 @@
 //! Keys and values whose memory is in pages.
 
+use crate::Float;
 use crate::dot_product::scale;
 use crate::dropout::{Dropout, HeadDropout};
 use crate::flash::Inputs;
-use crate::float::Float;
 use crate::mask::SizedMask;
 use nalgebra::{DMatrix, DMatrixView};
 use std::ops::Range;

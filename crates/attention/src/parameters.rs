@@ -1,10 +1,10 @@
 //! The parameters of a layer, their gradients, and steps along these.
 
+use crate::Float;
 use crate::engine::Engine;
 use crate::error::{
     Result, check_count, check_not_empty, check_room, check_shape, wrong_value,
 };
-use crate::float::Float;
 use crate::linear::linear_by;
 use crate::named_parameters::{Named, NamedMut, NamedParameters};
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
@@ -491,8 +491,8 @@ fn check_bias<T: Float>(
 #[cfg(feature = "serde")]
 mod saved {
     use super::{Parameters, check_bias};
+    use crate::Float;
     use crate::error::{Result, check_not_empty, wrong_value};
-    use crate::float::Float;
     use crate::saved::Matrix;
     use nalgebra::RowDVector;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

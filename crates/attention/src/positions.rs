@@ -1,11 +1,11 @@
 //! Positions: waves that are added to the input of a model, and angles by which queries and keys are turned. Those by distance are rules
 //! for scores: see [`ScoreRule`](crate::ScoreRule).
 
+use crate::Float;
 use crate::blocks::copy_of;
 use crate::error::{
     Error, Result, check_heads, check_not_empty, check_room, wrong_value,
 };
-use crate::float::Float;
 use nalgebra::{DMatrix, DMatrixView, convert};
 
 /// Returns sinusoidal positions, a row for each of `n` positions from 0 on, which are added to a model's input: columns 2i and 2i + 1 are

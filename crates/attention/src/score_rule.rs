@@ -3,10 +3,10 @@
 //! A [`Mask`](crate::Mask) carries such a rule to every program of this crate, which asks it for the pairs of a tile at a time,
 //! and only where something is seen.
 
+use crate::Float;
 use crate::error::{
     Result, check_count, check_not_empty, check_positive, empty, wrong_value,
 };
-use crate::float::Float;
 use nalgebra::{DMatrix, DMatrixView, RealField, convert, try_convert};
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! The single-head layer: projections that are learned, around an attention that is not.
 
+use crate::Float;
 use crate::batch::{self, BatchGradients};
 use crate::blocks::copy_of;
 use crate::dot_product::{
@@ -7,7 +8,6 @@ use crate::dot_product::{
 };
 use crate::engine::{ByWeights, Engine, SharedEngine};
 use crate::error::{Result, check_count, check_not_empty, check_shape, wrong_value};
-use crate::float::Float;
 use crate::forward_options::{BatchOptions, ForwardOptions};
 use crate::linear::{linear, linear_backward_by};
 use crate::named_parameters::{Named, NamedMut, NamedParameters};

@@ -3,9 +3,9 @@
 //! Before it exponentiates, every function here subtracts the largest score. The result is the same, since softmax does
 //! not change when all scores move by one constant, and no exponential of finite scores can overflow.
 
+use crate::Float;
 use crate::blocks::copy_of;
 use crate::error::{Result, check_count, check_not_empty, check_shape};
-use crate::float::Float;
 use crate::sums::{RunningSum, sum};
 use nalgebra::{DMatrix, DMatrixView, DVector, RealField};
 /// Returns the number that is subtracted from all scores: their maximum.

@@ -70,7 +70,6 @@ pub fn backward_flops(layer: &Layer, causal: bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::cost::AttentionShape;
 
     const LAYERS: [Layer; 3] = [
         Layer { batch: 1, n: 10, d_model: 8, d: 4, heads: 1 },
@@ -78,18 +77,17 @@ mod tests {
         Layer { batch: 2, n: 128, d_model: 16, d: 2, heads: 8 },
     ];
 
-    /// The crate's count without a mask: the projections, the core forward, and both passes backward.
+    /// Without a mask, all heads of all sequences: the projections, the core forward, and both backward. Counted product by product: a
+    /// multiplication with its addition for each row, column and entry that is summed over.
     fn counted(layer: &Layer) -> (u64, u64, u64, u64) {
-        let [batch, n, d_model, d, heads] =
-            [layer.batch, layer.n, layer.d_model, layer.d, layer.heads]
-                .map(|size| size as usize);
-        let shape = AttentionShape::self_attention(batch, n, d_model, d, heads);
-        let (forward, backward) =
-            (shape.flops().unwrap(), shape.backward_flops().unwrap());
-        let sizes =
-            [forward.projections, forward.core(), backward.projections, backward.core()];
-        let [a, b, c, d] = sizes.map(|size| size as u64);
-        (a, b, c, d)
+        let Layer { batch, n, d_model, d, heads } = *layer;
+        let product = |rows: u64, inner: u64, columns: u64| 2 * rows * inner * columns;
+        let projections = 3 * product(n, d_model, d) + product(n, d, d_model);
+        let products = product(n, d, n) + product(n, n, d); // scores, and weights times values
+        let all = batch * heads;
+        let forward = (all * projections, all * (products + 5 * n * n));
+        // Backward, each product becomes two.
+        (forward.0, forward.1, all * 2 * projections, all * (2 * products + 4 * n * n))
     }
 
     fn pairs(layer: &Layer) -> u64 {

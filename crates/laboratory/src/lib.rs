@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs, unsafe_code)]
 
+pub mod cost; // operations and bytes of a layer
 pub mod fewer_pairs; // what may be left out
 pub mod gpu; // a multiprocessor on paper
 pub mod hardware; // the GPUs that the book speaks of

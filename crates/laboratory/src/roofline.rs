@@ -1,6 +1,7 @@
 //! The steps of attention as a roofline sees them.
 
-use attention::{Result, cost::AttentionShape};
+use crate::cost::AttentionShape;
+use attention::Result;
 
 /// A step of attention: its operations and the bytes that it has to move.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,7 +28,7 @@ impl Step {
 /// As [`AttentionShape::bytes`].
 ///
 /// ```
-/// let shape = attention::cost::AttentionShape::self_attention(1, 4096, 64, 64, 1);
+/// let shape = laboratory::cost::AttentionShape::self_attention(1, 4096, 64, 64, 1);
 /// let [scores, scale, .., whole] = laboratory::roofline::steps(&shape, 4)?;
 /// assert_eq!(scale.intensity(), 1.0 / 8.0); // one operation for a number read and one written
 /// assert!(scores.intensity() > 31.0);

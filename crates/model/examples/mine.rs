@@ -1,4 +1,4 @@
-//! A place for snippets that use the crate `model`. Paste one above `Ok(())`, then run
+//! A place for the book's snippets, and for your own. Paste one above `Ok(())`, then run
 //! `cargo run -p model --example mine`.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,8 @@
 //! Operations, bytes and clocks, from the laboratory, for the figures about machines.
 
 use crate::Mask;
-use attention::{cost::AttentionShape, mask::Visibility};
+use attention::mask::Visibility;
+use laboratory::cost::AttentionShape;
 use laboratory::gpu::{Ask, BANKS, Lengths, WARP, Work, clocks, warp};
 use laboratory::roofline;
 use laboratory::traffic::{

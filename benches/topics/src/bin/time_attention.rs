@@ -4,8 +4,9 @@
 
 use attention::engine::Engine as _;
 use attention::flash::Inputs;
-use attention::{Mask, ScoreRule, attention, attention_backward, cost::AttentionShape};
+use attention::{Mask, ScoreRule, attention, attention_backward};
 use fast::{Flash, Float};
+use laboratory::cost::AttentionShape;
 use nalgebra::{DMatrix, try_convert};
 use record::statistics::median;
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! From CUDA C++ to machine code, while the program runs. A rule for scores becomes a part of the source.
 
-use super::error::{Error, Result};
 use super::ffi;
 use super::program::{Architecture, Program, Shape};
+use super::{Error, Result};
 use crate::error::{check_positive, wrong_value};
 use crate::flash::Inputs;
 use crate::score_rule::Step;

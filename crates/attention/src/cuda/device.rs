@@ -1,9 +1,9 @@
 //! One GPU, the programs that were loaded onto it, and the same calls as on a CPU: matrices in, matrices out.
 
 use super::compile::{Variant, compile, rule_in_cuda};
-use super::error::{Error, Result};
 use super::ffi;
 use super::program::{Function, Numbers, Parameter, Program, Shape, Tensor};
+use super::{Error, Result};
 use crate::dot_product::AttentionGradients;
 use crate::engine::Engine;
 use crate::error::wrong_value;

@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 
 use super::device::{OnDevice, Tensors};
-use super::error::{Error, Result};
 use super::program::{Function, Parameter, Program, Shape, Source, Tensor};
+use super::{Error, Result};
 use crate::dot_product::scale;
 use cudarc::driver::{
     CudaStream, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg, sys,

@@ -1,6 +1,6 @@
 //! What a kernel is: a source, the functions in it, what they take, and the sizes of that.
 
-use super::error::{Error, Result};
+use super::{Error, Result};
 use crate::error::{check_count, check_heads, check_positive, wrong_value};
 use crate::flash::Inputs;
 use std::fmt;

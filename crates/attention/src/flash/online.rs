@@ -1,9 +1,9 @@
 //! Softmax of rows that are not seen all at once.
 
+use crate::Float;
 use crate::blocks::copy_of;
 use crate::dot_product::masked_product;
 use crate::error::{Result, check_count, check_not_empty, check_room, check_shape};
-use crate::float::Float;
 use crate::mask::neg_infinity;
 use crate::softmax::{log_sum_exp_and_low, normaliser, row_max, shift};
 use crate::sums::row_sums;

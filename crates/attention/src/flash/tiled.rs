@@ -1,10 +1,10 @@
 //! The algorithm as the book explains it: one tile of scores at a time, forward and backward.
 
 use super::{FlashOutput, Head, Inputs, OnlineSoftmax, Tiles};
+use crate::Float;
 use crate::blocks::blocks;
 use crate::dot_product::{AttentionGradients, masked_product, masked_tr_product};
 use crate::error::Result;
-use crate::float::Float;
 use crate::mask::{Visibility, neg_infinity};
 use crate::score_rule::RuleGradients;
 use crate::softmax::log_sum_exp_or_zero;

@@ -1,7 +1,6 @@
 //! Every gradient against the slope that is measured: by every parameter and every input, under every mask.
 
-use crate::support::layer::Layer;
-use crate::support::{blame, masks, options, parameters, random};
+use crate::support::{Layer, blame, masks, options, parameters, random};
 use attention::{
     AttentionCache, BatchGradients, ForwardOptions, LayerGradients, Mask,
     MultiHeadAttention, NamedParameters, Result, SingleHeadAttention, attention,

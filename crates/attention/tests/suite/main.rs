@@ -4,12 +4,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod examples;
+#[allow(dead_code)] // its `main`; the example has tests of its own, which run here
+#[path = "../../examples/first_steps.rs"]
+mod first_steps;
+
 mod gradients;
-mod inspect;
 mod masks;
-mod names;
-mod options;
+mod memory;
 mod plain;
 mod positions;
 mod score_rules;

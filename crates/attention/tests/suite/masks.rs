@@ -1,8 +1,14 @@
-//! What a mask says of tiles, ranges and lines is what it says of each pair.
+//! What a mask says of tiles, ranges and lines is what it says of each pair; and a mask may be given or lent, to one sequence or to a batch.
 
-use crate::support::masks;
-use attention::{Mask, mask::Visibility};
+use crate::support::{masks, random};
+use attention::engine::{Engine, Tiled};
+use attention::flash::{Inputs, flash};
+use attention::{
+    BatchOptions, ForwardOptions, Mask, MultiHeadAttention, Result, attention,
+    attention_weights, mask::Visibility,
+};
 use nalgebra::DMatrix;
+use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 /// Of every kind, of windows the smallest and the largest, and one that hides all.
 fn all(n_q: usize, n_k: usize) -> Vec<Mask> {
@@ -145,4 +151,41 @@ fn any_number_of_masks_combine() {
     assert!(sized.allows(4, 2) && !sized.allows(4, 1) && !sized.allows(2, 3));
     assert_eq!(sized.visibility(4..5, 2..5), Visibility::Full);
     assert_eq!(sized.visibility(0..5, 1..2), Visibility::Hidden);
+}
+
+#[test]
+fn a_mask_may_be_given_or_lent() -> Result<()> {
+    let (x, layer) = (
+        random(5, 6, 1),
+        MultiHeadAttention::xavier(6, 3, &mut ChaCha8Rng::seed_from_u64(0))?,
+    );
+    for (_, mask) in masks(5, 5) {
+        let given = mask.clone();
+        assert_eq!(attention(&x, &x, &x, &mask)?, attention(&x, &x, &x, given.clone())?);
+        assert_eq!(
+            attention_weights(&x, &x, &mask)?,
+            attention_weights(&x, &x, given.clone())?
+        );
+        assert_eq!(flash(&x, &x, &x, &mask)?, flash(&x, &x, &x, given.clone())?);
+        let lent = Inputs::new(&x, &x, &x, &mask)?;
+        let owner = Inputs::new(&x, &x, &x, given.clone())?;
+        let by_tiles = Tiled::default();
+        assert_eq!(by_tiles.forward(&lent)?, by_tiles.forward(&owner)?);
+        assert_eq!(layer.forward(&x, &mask)?, layer.forward(&x, given.clone())?);
+        let options = ForwardOptions::new().mask(&mask);
+        assert_eq!(layer.forward(&x, options)?, layer.forward(&x, given.clone())?);
+        let batch = [x.clone(), x.clone()];
+        assert_eq!(
+            layer.forward_batch(&batch, &mask)?,
+            layer.forward_batch(&batch, vec![given; 2])?
+        );
+    }
+    Ok(())
+}
+
+/// The matrix of a dense mask is not copied: not into a clone, not into the caches of the heads.
+
+#[test]
+fn options_for_a_batch_are_those_of_each_sequence() {
+    assert_eq!(BatchOptions::<f64>::from(Mask::none()), ForwardOptions::new().into());
 }

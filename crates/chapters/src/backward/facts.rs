@@ -5,9 +5,10 @@ use crate::sentences::example_b;
 use anyhow::Result;
 use attention::{
     AttentionCache, AttentionGradients, Mask, Parameters, SingleHeadAttention,
-    SingleHeadCache, attention, attention_backward, cost::AttentionShape, example,
+    SingleHeadCache, attention, attention_backward, example,
     softmax::softmax_rows_backward,
 };
+use laboratory::cost::AttentionShape;
 use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use record::statistics::median;

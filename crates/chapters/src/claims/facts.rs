@@ -6,11 +6,11 @@ use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{
     Float, Mask, MultiHeadAttention, Rotary, attention, attention_backward,
-    cost::AttentionShape,
     gradient_check::{numerical_gradient, relative_error},
     mask::Visibility,
     positions::RotaryPairs,
 };
+use laboratory::cost::AttentionShape;
 use laboratory::hardware::A100;
 use laboratory::traffic::{blocks, tiles_for};
 use nalgebra::{DMatrix, convert, convert_unchecked};

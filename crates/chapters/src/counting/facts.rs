@@ -3,7 +3,7 @@
 
 use crate::records::log_log_slope;
 use anyhow::{Context, Result, ensure};
-use attention::cost::{AttentionShape, Bytes, Flops};
+use laboratory::cost::{AttentionShape, Bytes, Flops};
 use record::{Measurement, Record, Unit};
 
 /// The width of a head, everywhere on this page.

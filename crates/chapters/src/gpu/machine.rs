@@ -2,7 +2,7 @@
 
 use super::banks::D;
 use anyhow::Result;
-use attention::cost::AttentionShape;
+use laboratory::cost::AttentionShape;
 pub use laboratory::hardware::*;
 
 /// Clocks per second that the rate in f32 takes for granted.

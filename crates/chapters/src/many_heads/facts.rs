@@ -4,10 +4,9 @@ use crate::random::normal;
 use crate::sentences::projected;
 use anyhow::Result;
 use attention::{
-    ForwardOptions, Mask, MultiHeadAttention, attention_weights,
-    cost::{AttentionShape, Flops},
-    example, scaled_scores,
+    ForwardOptions, Mask, MultiHeadAttention, attention_weights, example, scaled_scores,
 };
+use laboratory::cost::{AttentionShape, Flops};
 use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 

@@ -12,7 +12,7 @@ use crate::figures::{
 use crate::output::Page;
 use crate::tiles_traffic::page::{chart, fast_memory, mebibytes, tokens};
 use anyhow::{Context, Result};
-use attention::cost::AttentionShape;
+use laboratory::cost::AttentionShape;
 use laboratory::hardware::H100;
 use laboratory::traffic::{Counts, Report};
 

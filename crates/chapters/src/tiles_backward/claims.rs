@@ -9,11 +9,8 @@ use crate::tiles_traffic::facts::{
     tiled_backward,
 };
 use attention::flash::{FlashOutput, Inputs, Tiles, tiled_attention};
-use attention::{
-    Mask, attention,
-    cost::{AttentionShape, Flops},
-    softmax::log_sum_exp_rows,
-};
+use attention::{Mask, attention, softmax::log_sum_exp_rows};
+use laboratory::cost::{AttentionShape, Flops};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;

@@ -2,7 +2,7 @@
 
 use crate::tiles_traffic::facts::{D, ELEMENT, Pass, Program, counted_over_lengths};
 use anyhow::Result;
-use attention::cost::AttentionShape;
+use laboratory::cost::AttentionShape;
 use laboratory::hardware::A100;
 
 /// Numbers that one head keeps for its backward pass: queries, keys, values and output, the weights, the log-sum-exp.

@@ -5,7 +5,8 @@
 use crate::random::normal;
 use crate::records::least_and_most;
 use anyhow::Result;
-use attention::{Mask, attention, cost::AttentionShape};
+use attention::{Mask, attention};
+use laboratory::cost::AttentionShape;
 use laboratory::traffic::{
     Memory, SlowMatrix, chunked_attention, fused_attention, naive_attention,
     naive_attention_backward, strip_for, tiled_attention, tiled_attention_backward,

@@ -4,8 +4,8 @@ use crate::foreign::Foreign;
 use crate::support::{blame, parameters, random};
 use attention::{
     AttentionCache, Error, Mask, MultiHeadAttention, NamedParameters, Result,
-    cost::AttentionShape,
 };
+use laboratory::cost::AttentionShape;
 use laboratory::traffic::{
     self, Memory, SlowMatrix, chunked_attention, fused_attention, naive_attention,
     naive_attention_backward, strip_for, tiled_attention, tiled_attention_backward,

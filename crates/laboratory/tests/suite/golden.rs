@@ -3,7 +3,7 @@
 use crate::engines::pytorch::{
     cases, causal, compare, count, list, mask, matrices, matrix, pairs,
 };
-use crate::support::layer::Layer;
+use crate::support::Layer;
 use attention::{
     ForwardOptions, MultiHeadAttention, MultiHeadCache, Parameters, Rotary,
     SingleHeadAttention, SingleHeadCache, attention, attention_backward,

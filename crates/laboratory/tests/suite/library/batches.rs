@@ -1,7 +1,6 @@
 //! Batches: options for all sequences or for each, dropout, and sums that lose no digits.
 
-use crate::support::layer::Layer;
-use crate::support::{blame, parameters, random};
+use crate::support::{Layer, blame, parameters, random};
 use attention::{
     ForwardOptions, Mask, MultiHeadAttention, MultiHeadCache, Parameters, Result,
     SingleHeadAttention,

@@ -1,8 +1,7 @@
 //! Every variant of the error, and a misuse of every public function that can fail: an error that names the argument, never a
 //! panic.
 
-use crate::support::layer::Layer;
-use crate::support::{blame, options, parameters, random as numbers};
+use crate::support::{Layer, blame, options, parameters, random as numbers};
 use attention::engine::wrong_value;
 use attention::flash::{
     Inputs, OnlineSoftmax, Tiles, flash, tiled_attention, tiled_attention_backward,
@@ -11,7 +10,6 @@ use attention::{
     Adam, AttentionCache, Error, ForwardOptions, Mask, MultiHeadAttention,
     NamedParameters, Parameters, Result, ScoreRule, SingleHeadAttention, SingleHeadCache,
     attention, attention_backward, attention_weights,
-    cost::AttentionShape,
     gradient_check::{
         gradient_check, gradient_check_parameters, gradient_check_sample,
         numerical_gradient, relative_error,
@@ -22,9 +20,9 @@ use attention::{
         log_sum_exp, log_sum_exp_rows, softmax, softmax_backward, softmax_jacobian,
         softmax_rows, softmax_rows_backward,
     },
-    static_shapes::attention_static,
 };
-use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
+use laboratory::cost::AttentionShape;
+use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 /// Each call is an error that blames this argument.
@@ -430,8 +428,5 @@ fn functions_without_errors_answer_every_question() -> Result<()> {
     }
     let huge = AttentionShape::self_attention(0, 0, usize::MAX, 0, 0);
     assert_eq!(huge.crossover(), usize::MAX);
-    let no_keys = SMatrix::<f64, 0, 3>::zeros();
-    let output = attention_static(&SMatrix::<f64, 2, 3>::zeros(), &no_keys, &no_keys);
-    assert_eq!(output, SMatrix::<f64, 2, 3>::zeros());
     Ok(())
 }

@@ -1,17 +1,15 @@
 //! Properties of attention that hold for any input, whatever its numbers are.
 
-use crate::support::layer::Layer;
-use crate::support::{mask, masks, options, parameters, random};
+use crate::support::{Layer, mask, masks, options, parameters, random};
 use approx::assert_abs_diff_eq; // a NaN is far from everything
 use attention::{
     BatchGradients, Float, ForwardOptions, Mask, MultiHeadAttention, Parameters,
-    SingleHeadAttention, attention, attention_weights,
-    cost::AttentionShape,
-    scaled_scores,
+    SingleHeadAttention, attention, attention_weights, scaled_scores,
     softmax::{
         log_sum_exp, log_sum_exp_rows, softmax, softmax_rows, softmax_rows_backward,
     },
 };
+use laboratory::cost::AttentionShape;
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -5,12 +5,13 @@
 //! output, each counted once; the traffic of scores, scaling and masks between slow and fast memory is not in them. A causal
 //! mask, which makes half of the core's work unnecessary, is not counted either.
 
-use crate::error::{Result, check_positive, wrong_value};
+use attention::Result;
+use attention::engine::{check_positive, wrong_value};
 
 /// The sizes of an attention layer at work on a batch.
 ///
 /// ```
-/// use attention::cost::AttentionShape;
+/// use laboratory::cost::AttentionShape;
 ///
 /// let shape = AttentionShape::self_attention(1, 4096, 512, 64, 1);
 /// let flops = shape.flops()?;
@@ -38,7 +39,7 @@ pub struct AttentionShape {
 /// Floating-point operations of one forward pass, step by step.
 ///
 /// ```
-/// let flops = attention::cost::AttentionShape::self_attention(1, 128, 64, 64, 1).flops()?;
+/// let flops = laboratory::cost::AttentionShape::self_attention(1, 128, 64, 64, 1).flops()?;
 /// assert_eq!(flops.total(), flops.projections + flops.core());
 /// # Ok::<(), attention::Error>(())
 /// ```
@@ -58,7 +59,7 @@ impl Flops {
     /// Returns the operations without the projections: scores, softmax, values.
     ///
     /// ```
-    /// let flops = attention::cost::AttentionShape::self_attention(1, 10, 4, 4, 1).flops()?;
+    /// let flops = laboratory::cost::AttentionShape::self_attention(1, 10, 4, 4, 1).flops()?;
     /// assert_eq!(flops.core(), 2 * 10 * 10 * 4 + 5 * 10 * 10 + 2 * 10 * 10 * 4);
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -69,7 +70,7 @@ impl Flops {
     /// Returns the operations of all steps.
     ///
     /// ```
-    /// let flops = attention::cost::AttentionShape::self_attention(1, 10, 4, 4, 1).flops()?;
+    /// let flops = laboratory::cost::AttentionShape::self_attention(1, 10, 4, 4, 1).flops()?;
     /// assert_eq!(flops.total(), 8 * 10 * 4 * 4 + flops.core());
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -81,7 +82,7 @@ impl Flops {
 /// Bytes of the matrices of one forward pass.
 ///
 /// ```
-/// let bytes = attention::cost::AttentionShape::self_attention(1, 4096, 512, 64, 1).bytes(4)?;
+/// let bytes = laboratory::cost::AttentionShape::self_attention(1, 4096, 512, 64, 1).bytes(4)?;
 /// assert_eq!(bytes.weights, 64 << 20); // 4096² numbers of 4 bytes are 64 MiB
 /// # Ok::<(), attention::Error>(())
 /// ```
@@ -103,7 +104,7 @@ impl Bytes {
     /// Returns the bytes of all matrices.
     ///
     /// ```
-    /// let bytes = attention::cost::AttentionShape::self_attention(1, 10, 4, 4, 1).bytes(8)?;
+    /// let bytes = laboratory::cost::AttentionShape::self_attention(1, 10, 4, 4, 1).bytes(8)?;
     /// assert_eq!(bytes.total(), 8 * (4 * 10 * 4 + 10 * 10));
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -118,7 +119,7 @@ impl AttentionShape {
     /// Returns the sizes of self-attention of `n` tokens, with heads whose queries, keys and values are `d` wide.
     ///
     /// ```
-    /// let shape = attention::cost::AttentionShape::self_attention(2, 128, 512, 64, 8);
+    /// let shape = laboratory::cost::AttentionShape::self_attention(2, 128, 512, 64, 8);
     /// assert_eq!((shape.n_q, shape.n_k, shape.d_k, shape.d_v), (128, 128, 64, 64));
     /// ```
     pub fn self_attention(
@@ -148,7 +149,7 @@ impl AttentionShape {
     /// A size is 0, or the counts and their sums do not fit 128 bits.
     ///
     /// ```
-    /// let flops = attention::cost::AttentionShape::self_attention(1, 128, 512, 64, 1).flops()?;
+    /// let flops = laboratory::cost::AttentionShape::self_attention(1, 128, 512, 64, 1).flops()?;
     /// assert_eq!(flops.projections, 8 * 128 * 512 * 64);
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -177,7 +178,7 @@ impl AttentionShape {
     /// As [`AttentionShape::flops`].
     ///
     /// ```
-    /// let shape = attention::cost::AttentionShape::self_attention(1, 128, 512, 64, 8);
+    /// let shape = laboratory::cost::AttentionShape::self_attention(1, 128, 512, 64, 8);
     /// let (forward, backward) = (shape.flops()?, shape.backward_flops()?);
     /// assert_eq!(backward.projections, 2 * forward.projections);
     /// assert_eq!(backward.softmax, 4 * 8 * 128 * 128);
@@ -201,7 +202,7 @@ impl AttentionShape {
     /// A size is 0, or the counts and their sums do not fit 128 bits.
     ///
     /// ```
-    /// let bytes = attention::cost::AttentionShape::self_attention(1, 4096, 2048, 64, 32).bytes(4)?;
+    /// let bytes = laboratory::cost::AttentionShape::self_attention(1, 4096, 2048, 64, 32).bytes(4)?;
     /// assert_eq!(bytes.weights, 2 << 30); // 32 heads: 2 GiB
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -228,7 +229,7 @@ impl AttentionShape {
     /// As [`AttentionShape::bytes`].
     ///
     /// ```
-    /// let intensity = attention::cost::AttentionShape::self_attention(1, 4096, 512, 64, 1).intensity(4)?;
+    /// let intensity = laboratory::cost::AttentionShape::self_attention(1, 4096, 512, 64, 1).intensity(4)?;
     /// let by_hand = 4096.0 * (4.0 * 64.0 + 5.0) / (4.0 * (4.0 * 64.0 + 4096.0));
     /// assert!((intensity - by_hand).abs() < 1e-12);
     /// # Ok::<(), attention::Error>(())
@@ -243,7 +244,7 @@ impl AttentionShape {
     /// more: 2·d_model, for as many keys as queries.
     ///
     /// ```
-    /// assert_eq!(attention::cost::AttentionShape::self_attention(1, 128, 512, 64, 8).crossover(), 1024);
+    /// assert_eq!(laboratory::cost::AttentionShape::self_attention(1, 128, 512, 64, 8).crossover(), 1024);
     /// ```
     pub fn crossover(&self) -> usize {
         self.d_model.saturating_mul(2)

@@ -1,29 +1,12 @@
 //! The memory of attention, counted: of the naive program, which grows with n², and of attention by tiles, which grows with n.
-//!
-//! A program of its own with one test, since the allocator counts what all threads do.
 
 use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
 use attention::{Mask, attention, attention_backward};
 use nalgebra::{DMatrix, convert};
-use peak_alloc::PeakAlloc;
 
-#[global_allocator]
-static MEMORY: PeakAlloc = PeakAlloc;
-
-#[test]
-fn memory_is_what_was_promised() {
-    naive();
-    tiled();
-}
-
-/// Runs `work` and returns how far the allocated bytes rose above where they were.
+/// How far the bytes that this thread allocates rise above where they were.
 fn peak<O>(work: impl FnOnce() -> O) -> usize {
-    MEMORY.reset_peak_usage();
-    let before = MEMORY.current_usage();
-    let output = work();
-    let most = MEMORY.peak_usage();
-    drop(output);
-    most - before
+    allocation_counter::measure(|| drop(work())).bytes_max as usize
 }
 
 fn numbers<T: attention::Float>(n: usize, width: usize, seed: usize) -> DMatrix<T> {
@@ -31,7 +14,8 @@ fn numbers<T: attention::Float>(n: usize, width: usize, seed: usize) -> DMatrix<
 }
 
 /// One matrix of n² forward, two forward and backward, and little else.
-fn naive() {
+#[test]
+fn naive_attention_keeps_one_matrix_of_weights() {
     const D: usize = 16;
     for n in [1024, 2048] {
         let [q, k, v] = [0, 1, 2].map(|seed| numbers::<f64>(n, D, seed));
@@ -52,7 +36,8 @@ fn naive() {
 
 /// Nothing grows but what is asked for: the output and a log-sum-exp in two parts for each query; on the backward pass also
 /// three gradients, and D.
-fn tiled() {
+#[test]
+fn tiles_keep_nothing_that_grows_with_the_square() {
     const D: usize = 16;
     let counts = [512, 1024, 2048].map(|n| {
         let [q, k, v, grad_output] = [0, 1, 2, 3].map(|seed| numbers::<f32>(n, D, seed));
@@ -73,4 +58,17 @@ fn tiled() {
             [D + 2, 4 * D + 3].map(|numbers| more * numbers * size_of::<f32>());
         assert_eq!(grows, expected, "{more} tokens more");
     }
+}
+
+#[test]
+fn a_clone_of_a_mask_shares_its_matrix() -> attention::Result<()> {
+    let n = 1024;
+    let mask = Mask::dense(DMatrix::from_fn(n, n, |i, j| j <= i))?;
+    let x = numbers::<f64>(n, 6, 2);
+    let bytes = |mask: &Mask| {
+        allocation_counter::measure(|| drop(Inputs::new(&x, &x, &x, mask).unwrap()))
+            .bytes_total
+    };
+    assert!(bytes(&mask) < (n * n / 16) as u64, "{} bytes", bytes(&mask));
+    Ok(())
 }

@@ -1,6 +1,0 @@
-//! A place for the book's snippets, and for your own. Paste one above `Ok(())`, then run
-//! `cargo run -p attention --example mine`.
-
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Ok(())
-}
