@@ -11,6 +11,8 @@ pub const FLAGS: &[&str] = &[
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--no-sandbox",
     "--disable-gpu",
+    // Else each window starts two processes more, for suggestions below an address bar that nobody sees.
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup",
     "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-component-update",
