@@ -55,16 +55,10 @@ const CHECKS: &str = include_str!("support/checks.js");
 /// Files that mdBook adds to the chapters.
 const NO_CHAPTERS: &[&str] = &["404.html", "print.html", "toc.html"];
 
-/// The phone has the least room, so what goes wrong is seen there first.
-#[test]
-fn every_page_shows_what_it_should_on_a_phone() {
-    look_at_every_page(&[PHONE], |_, _, _| vec![]);
-}
-
 #[test]
 #[ignore = "`.ci/run slow`: takes minutes"]
-fn every_page_shows_what_it_should_on_a_laptop_and_without_scripts() {
-    look_at_every_page(&[LAPTOP], visit_without_scripts);
+fn every_page_shows_what_it_should_on_a_phone_on_a_laptop_and_without_scripts() {
+    look_at_every_page(&[PHONE, LAPTOP], visit_without_scripts);
 }
 
 fn look_at_every_page(

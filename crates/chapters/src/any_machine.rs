@@ -22,7 +22,7 @@ const MEASURED: &[Generator] = &[
     ("softmax", softmax::generate),
     ("counting", counting::generate),
     ("memory-wall", memory_wall::on_a_thread),
-    ("decoding", decoding::generate),
+    ("decoding", decoding::steps),
     ("tiles-backward", tiles_backward::keep_or_recompute),
     ("fast", fast::generate),
     ("fewer-pairs", fewer_pairs::costs),

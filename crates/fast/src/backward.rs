@@ -362,8 +362,7 @@ impl<T: Float> BackwardWorkspace<T> {
         panel: &Panel<T>,
         Grads { share, of_tables }: Grads<T>,
     ) {
-        #[cfg(test)]
-        crate::tests::count_pairs(panel.queries.len() * panel.keys.len());
+        crate::count_pairs(panel.queries.len() * panel.keys.len());
 
         self.weights::<S, M, NR>(simd, panel);
         self.grad_scores::<S, M, NR>(simd, panel);

@@ -442,8 +442,7 @@ impl<T: Float> ForwardWorkspace<T> {
         let (width, first) = (M * self.sizes.lanes, queries.start - panel.rows.start);
         let (from, count) =
             (keys.start - panel.tile.start, keys.len().next_multiple_of(NR));
-        #[cfg(test)]
-        crate::tests::count_pairs(queries.len() * keys.len());
+        crate::count_pairs(queries.len() * keys.len());
 
         // Queries are the vectors and keys the numbers of this product. So a row of `scores` is one key with all queries of the panel:
         // the order in which the product with the values will read the weights. They are never packed. While the sums are still in

@@ -13,8 +13,8 @@ mod vectors;
 
 pub use exponential::Float;
 pub(crate) use exponential::exp2;
-pub use instructions::Instructions;
-pub(crate) use instructions::{InstructionSet, Sizes, Work, mul_add};
+pub(crate) use instructions::{InstructionSet, Work, mul_add};
+pub use instructions::{Instructions, Sizes};
 pub(crate) use matrix_product::multiply;
 pub(crate) use microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,

@@ -5,4 +5,4 @@ mod claims;
 mod facts;
 mod page;
 
-pub use page::generate;
+pub use page::{generate, steps};

@@ -70,7 +70,7 @@ fn rows(page: &mut Page) -> Result<()> {
 }
 
 /// What a step waits for.
-fn steps(page: &mut Page) -> Result<()> {
+pub fn steps(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["decoding"])?;
     let by_threads = Steps::by_threads(&record)?;
     let one = by_threads.first().context("no steps")?;

@@ -46,7 +46,10 @@ impl Instructions {
     }
 
     /// Returns the sizes of their vectors and products.
-    pub(crate) fn sizes<T: Element>(self) -> Sizes {
+    ///
+    /// # Panics
+    /// This processor does not have them.
+    pub fn sizes<T: crate::Float>(self) -> Sizes {
         self.run(SizesOf::<T>(PhantomData)).expect("instructions of this processor")
     }
 
@@ -93,7 +96,7 @@ pub(crate) trait Work {
 
 /// The numbers that fit into registers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
+pub struct Sizes {
     /// Numbers in a vector.
     pub lanes: usize,
     /// Numbers in `MR` vectors: one factor of the product that registers hold.

@@ -3,4 +3,5 @@
 mod errors;
 mod overflow;
 mod pages;
+mod pairs;
 mod threads;
