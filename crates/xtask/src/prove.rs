@@ -22,7 +22,7 @@ pub struct Options {
 /// The package that `cargo xtask test` leaves to `.ci/run slow`: its kernels take a C++ compiler and minutes.
 const SLOW: &str = "gpu";
 
-/// The test that compares the generated files. It runs alone, because it measures memory.
+/// The test that compares the generated files.
 const GENERATED: &str = "tests::generated_files_are_those_of_the_code";
 
 /// Runs every step, each announced, up to the first that fails.
@@ -52,9 +52,6 @@ fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 fn book(project: &Project) -> Result<()> {
     step("cargo xtask build", || build(project, &build::Options::default()))?;
     step("cargo test", || run(&mut cargo_test(project)))?;
-    step("generated files", || {
-        run(cargo_test(project).args(["--bin", "chapters", "--", "--ignored", GENERATED]))
-    })?;
     step("snippets", || mdbook::test(project, None, crates_of_tests))
 }
 
@@ -93,7 +90,7 @@ fn chapter(project: &Project, name: &str) -> Result<()> {
         let generate = folders.join(", ");
         step(&format!("generated files of {generate}"), || {
             let mut command = cargo_test(project);
-            command.args(["--bin", "chapters", "--", "--ignored", GENERATED]);
+            command.args(["--bin", "chapters", "--", "--exact", GENERATED]);
             run(command.env("CHAPTERS", folders.join(" ")))
         })?;
         step(&format!("claims of {generate}"), || claims(project, &folders))?;

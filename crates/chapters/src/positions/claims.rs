@@ -24,11 +24,14 @@ fn sixteen_bits_lose_a_position() {
 /// What the list below the table says, way by way.
 #[test]
 fn some_positions_carry_over_to_longer_texts() {
-    let losses = |positions| {
-        let model = Model::trained(positions).unwrap();
+    let losses = |model: &Model| {
         [TRAINED, 2 * TRAINED, 8 * TRAINED].map(|n| model.loss(n).unwrap())
     };
-    let [none, learned, sinusoidal, alibi, table, rotary] = Positions::ALL.map(losses);
+    let [none, learned, sinusoidal, alibi, table, rotary] =
+        Model::all_trained().iter().map(losses).collect::<Vec<_>>()[..]
+    else {
+        panic!()
+    };
     assert!(none[0] > 0.8 && alibi[0] > 0.8);
     assert!(learned[0] < 0.01 && learned[1] > 1.0 && learned[2] > 1.0);
     assert!(sinusoidal[0] < 0.01 && sinusoidal[1] > 0.2);
@@ -39,6 +42,7 @@ fn some_positions_carry_over_to_longer_texts() {
 /// The table learns where to look: its largest entry is at the distance that the task asks for.
 #[test]
 fn the_largest_bias_is_that_of_the_third_token_back() {
-    let biases = Model::trained(Positions::Table).unwrap().largest_biases();
+    let table = Positions::ALL.iter().position(|way| *way == Positions::Table).unwrap();
+    let biases = Model::all_trained()[table].largest_biases();
     assert!(biases.contains(&(BACK as isize)), "{biases:?}");
 }

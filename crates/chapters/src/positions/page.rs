@@ -93,8 +93,7 @@ fn angles(page: &mut Page) -> Result<()> {
 fn beyond(page: &mut Page) -> Result<()> {
     let lengths = [TRAINED, 2 * TRAINED, 8 * TRAINED];
     let mut rows = vec![];
-    for positions in Positions::ALL {
-        let model = Model::trained(positions)?;
+    for (positions, model) in Positions::ALL.into_iter().zip(Model::all_trained()) {
         if positions == Positions::Rotary {
             let (wrong, weight) = model.largest_wrong_distance(8 * TRAINED)?;
             let further = wrong - BACK;

@@ -10,7 +10,9 @@ use attention::{
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
+use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 pub const D_MODEL: usize = 16;
 pub const CONTENT: usize = 8;
@@ -116,8 +118,18 @@ impl Model {
         })
     }
 
+    /// The trained models, one for each of the ways and in their order. Side by side, since a step on texts this short is too little work for
+    /// several threads.
+    pub fn all_trained() -> &'static [Self] {
+        static ALL: LazyLock<Vec<Model>> = LazyLock::new(|| {
+            let trained = |&positions| Model::trained(positions).expect("a training");
+            Positions::ALL.par_iter().map(trained).collect()
+        });
+        &ALL
+    }
+
     /// Trains on texts of `TRAINED` random tokens.
-    pub fn trained(positions: Positions) -> Result<Self> {
+    fn trained(positions: Positions) -> Result<Self> {
         let mut model = Model::new(positions)?;
         let rng = &mut ChaCha8Rng::seed_from_u64(1);
         let mut adam = Adam::new(0.02);

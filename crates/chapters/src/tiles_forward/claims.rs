@@ -13,7 +13,6 @@ use attention::flash::Tiles;
 use attention::mask::Visibility::{self, Full, Hidden, Partial};
 use laboratory::hardware::H100;
 use std::cmp::Ordering;
-use std::process::Command;
 use std::sync::LazyLock;
 
 #[test]
@@ -71,22 +70,8 @@ fn a_causal_mask_leaves_half_of_one_and_one_over_the_blocks() {
 
 // ---------------------------------------------------------------------------------------------------- memory
 
-/// Runs alone: allocations of other tests at the same time would be counted, too.
 #[test]
-fn memory_is_as_told_in_a_process_of_its_own() {
-    let name = "tiles_forward::claims::alone_memory_is_as_told";
-    let this = std::env::current_exe().unwrap();
-    let output = Command::new(this)
-        .args(["--ignored", "--exact", name, "--test-threads=1"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
-}
-
-#[test]
-#[ignore = "run by the test above"]
-fn alone_memory_is_as_told() {
+fn memory_is_as_told() {
     let counted = facts::allocated().unwrap();
     for &Allocated { n, naive, strips, .. } in counted.iter().filter(|at| at.n >= 1024) {
         let [square, matrix] = [ELEMENT * n * n, ELEMENT * n * D];

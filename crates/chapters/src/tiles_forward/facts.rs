@@ -7,14 +7,9 @@ use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{Mask, attention, mask::Visibility};
 use laboratory::traffic::blocks;
 use nalgebra::DMatrix;
-use peak_alloc::PeakAlloc;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use std::thread;
-
-/// Counts what the program allocates.
-#[global_allocator]
-static MEMORY: PeakAlloc = PeakAlloc;
 
 /// Queries and keys of a tile.
 pub const TILE: usize = 64;
@@ -107,29 +102,16 @@ impl Allocated {
     }
 }
 
-/// The most bytes alive at once on one thread, beyond those that were there before. More threads have more buffers.
-fn peak<O: Send>(work: impl FnOnce() -> Result<O> + Send) -> Result<usize> {
-    let mut threads = vec![];
-    let one = rayon::ThreadPoolBuilder::new().num_threads(1).spawn_handler(|worker| {
-        threads.push(thread::spawn(|| worker.run()));
-        Ok(())
-    });
-    let one = one.build()?;
-    let counted = one.install(|| {
-        MEMORY.reset_peak_usage();
-        let before = MEMORY.current_usage();
-        let output = work()?;
-        let most = MEMORY.peak_usage();
-        drop(output);
-        Ok(most - before)
-    });
-    drop(one);
-    for thread in threads {
-        // A scope would not wait until it has freed its buffers, and the next one would count them.
-        let ended = thread.join();
-        ended.map_err(|_| anyhow!("the thread that counts panicked"))?;
-    }
-    counted
+/// The most bytes alive at once, of what a new thread allocates while it works.
+fn peak<O>(work: impl FnOnce() -> Result<O> + Send) -> Result<usize> {
+    thread::scope(|scope| {
+        let counting = scope.spawn(|| {
+            let mut failed = None;
+            let counted = allocation_counter::measure(|| failed = work().err());
+            failed.map_or(Ok(counted.bytes_max as usize), Err)
+        });
+        counting.join().map_err(|_| anyhow!("the thread that counts panicked"))?
+    })
 }
 
 /// The half-way step: the ordinary attention, a strip of queries at a time.
