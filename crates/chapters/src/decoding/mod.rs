@@ -5,4 +5,6 @@ mod claims;
 mod facts;
 mod page;
 
-pub use page::{generate, steps};
+pub use page::generate;
+#[cfg(test)]
+pub use page::steps;
