@@ -1,9 +1,11 @@
 //! The crate is a folder that can be taken away: copied out alone, it builds and passes its tests.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+use xtask::project::Project;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -82,14 +84,118 @@ fn copied() -> TempDir {
     elsewhere
 }
 
-/// The program that the book builds compiles alone with nalgebra, and passes the checks that stand in it.
+/// The program that the book builds: lines of its files, by file and number.
+type Lines = BTreeMap<String, BTreeSet<usize>>;
+
+fn plain() -> PathBuf {
+    the_crate().join("src/plain")
+}
+
+/// The lines of a file that a listing of this anchor shows; without an anchor, all.
+fn lines_of(file: &str, anchor: Option<&str>) -> BTreeSet<usize> {
+    let text = fs::read_to_string(plain().join(file)).unwrap();
+    let mut shown = anchor.is_none();
+    let mut lines = BTreeSet::new();
+    for (number, line) in text.lines().enumerate() {
+        if let Some((mark, name)) = line.trim().trim_start_matches("// ").split_once(": ")
+            && mark.starts_with("ANCHOR")
+        {
+            if anchor == Some(name) {
+                shown = mark == "ANCHOR";
+            }
+        } else if shown && !line.trim().is_empty() && !line.starts_with("use ") {
+            lines.insert(number);
+        }
+    }
+    assert!(!lines.is_empty(), "{file} has no anchor {anchor:?}");
+    lines
+}
+
+/// What each chapter's listings add to the program, in the order of the book.
+fn added_by_chapters() -> Vec<(String, Lines)> {
+    const START: &str = "{{#include ../crates/attention/src/plain/";
+    let mut before = Lines::new();
+    let mut chapters = vec![];
+    for chapter in Project::at(root()).chapters_of_summary().unwrap() {
+        let text = fs::read_to_string(root().join(format!("src/{chapter}.md"))).unwrap();
+        let mut added = Lines::new();
+        for (start, _) in text.match_indices(START) {
+            let name = text[start + START.len()..].split_once("}}").unwrap().0;
+            let (file, anchor) = match name.split_once(':') {
+                Some((file, anchor)) => (file, Some(anchor)),
+                None => (name, None),
+            };
+            let known = before.entry(file.to_owned()).or_default();
+            let new: BTreeSet<_> =
+                lines_of(file, anchor).difference(known).copied().collect();
+            known.extend(&new);
+            added.entry(file.to_owned()).or_default().extend(new);
+        }
+        if added.values().any(|lines| !lines.is_empty()) {
+            chapters.push((chapter, added));
+        }
+    }
+    chapters
+}
+
+/// The files that are no chapter's: the list of modules, and the checks.
+const OF_NO_CHAPTER: [&str; 2] = ["mod.rs", "tests.rs"];
+
+#[test]
+fn every_line_of_the_program_stands_in_the_book() {
+    let mut shown = Lines::new();
+    for (_, added) in added_by_chapters() {
+        added
+            .into_iter()
+            .for_each(|(file, lines)| shown.entry(file).or_default().extend(lines));
+    }
+    let mut missing = vec![];
+    for entry in fs::read_dir(plain()).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        if OF_NO_CHAPTER.contains(&&*file) {
+            continue;
+        }
+        let text = fs::read_to_string(plain().join(&file)).unwrap();
+        let shown = shown.remove(&file).unwrap_or_default();
+        for number in lines_of(&file, None).difference(&shown) {
+            missing.push(format!(
+                "{file}:{}: {}",
+                number + 1,
+                text.lines().nth(*number).unwrap()
+            ));
+        }
+    }
+    missing.sort();
+    assert!(missing.is_empty(), "no page shows\n{}", missing.join("\n"));
+}
+
+/// The program as it stands after each chapter compiles, and nothing in it is used before it is built. The whole compiles alone with
+/// nalgebra and passes the checks that travel with it.
 #[test]
 #[ignore = "`.ci/run slow`: compiles nalgebra once more"]
-fn plain_copied_out_alone_passes_its_own_checks() {
+fn the_program_compiles_chapter_by_chapter_and_passes_its_own_checks() {
     let elsewhere = tempfile::tempdir().unwrap();
     let source = elsewhere.path().join("src");
-    copy_folder(&the_crate().join("src/plain"), &source);
-    fs::rename(source.join("mod.rs"), source.join("lib.rs")).unwrap();
+    copy_folder(&plain(), &source.join("plain"));
+    let mut library = "pub mod plain;\n".to_owned();
+    let mut so_far = Lines::new();
+    for (number, (chapter, added)) in added_by_chapters().into_iter().enumerate() {
+        added
+            .into_iter()
+            .for_each(|(file, lines)| so_far.entry(file).or_default().extend(lines));
+        let mut program =
+            "#![allow(dead_code, unused_imports)]\nuse nalgebra::*;\nuse std::ops::Range;\n\ntype Matrix = DMatrix<f64>;\n"
+                .to_owned();
+        for (file, lines) in &so_far {
+            let text = fs::read_to_string(plain().join(file)).unwrap();
+            let all: Vec<_> = text.lines().collect();
+            lines.iter().for_each(|&line| program += &format!("{}\n", all[line]));
+        }
+        let name = format!("after_{:02}_{}", number + 1, chapter.replace('-', "_"));
+        fs::write(source.join(format!("{name}.rs")), program).unwrap();
+        library += &format!("mod {name};\n");
+    }
+    fs::write(source.join("lib.rs"), library).unwrap();
     let manifest = "[package]\nname = \"mine\"\nedition = \"2024\"\n\n[dependencies]\nnalgebra = \"0.35\"\n";
     fs::write(elsewhere.path().join("Cargo.toml"), manifest).unwrap();
     fs::copy(root().join("Cargo.lock"), elsewhere.path().join("Cargo.lock")).unwrap();

@@ -168,7 +168,10 @@ impl Reader {
 fn chapters(folder: &Path) -> Vec<String> {
     let name = |file: &PathBuf| files::relative(file, folder);
     let mut pages = files::with_extension(folder, "html");
-    pages.retain(|file| !NO_CHAPTERS.contains(&name(file).as_str()));
+    let redirects = |file: &PathBuf| {
+        files::read(file).unwrap().contains("<meta http-equiv=\"refresh\"")
+    };
+    pages.retain(|file| !NO_CHAPTERS.contains(&name(file).as_str()) && !redirects(file));
     let index = files::read(&folder.join("index.html")).unwrap();
     let copies = |file: &PathBuf| files::read(file).unwrap() == index;
     let has_copy = pages.iter().filter(|file| copies(file)).count() > 1;

@@ -596,7 +596,7 @@ fn a_dropped_path_changes_the_gradient_as_in_the_crate() {
 #[test]
 fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
     let Some(mut reader) = Reader::start() else { return };
-    let mut tab = reader.open("roofline.html", LAPTOP);
+    let mut tab = reader.open("counting.html", LAPTOP);
     let machines: String =
         tab.ask("document.querySelector('[data-figure=roofline]').dataset.machines");
     drop(tab);
@@ -618,7 +618,7 @@ fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
             let names: Vec<_> = side.map(|step| step.name).collect();
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };
-        let address = format!("roofline.html?roofline={machine}_{length}_2");
+        let address = format!("counting.html?roofline={machine}_{length}_2");
         let mut tab = reader.open(&address, LAPTOP);
         let expected = format!(
             "{} tokens. Right of the ridge, {ridge:.1} FLOP/byte: {}. Left of it: {}. The whole has {:.1} FLOP/byte.",
@@ -1108,7 +1108,7 @@ fn rows_by_hand_are_checked_against_the_crate() {
         ("2_1.5%202.5", "No: this window is too narrow by one."),
     ];
     for (answer, expected) in cached {
-        let mut tab = reader.open(&format!("masking.html?by-hand=0_{answer}"), LAPTOP);
+        let mut tab = reader.open(&format!("decoding.html?by-hand=0_{answer}"), LAPTOP);
         let said = says(&mut tab, "by-hand");
         assert!(said.starts_with(expected), "{answer}: {said}");
     }

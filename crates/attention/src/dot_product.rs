@@ -20,6 +20,7 @@ pub fn scale<T: Float>(d_k: usize) -> T {
 ///
 /// # Errors
 /// One of them is empty, or `k` is not as wide as `q`.
+// ANCHOR: check
 pub fn check_queries_and_keys<T: Float>(
     q: DMatrixView<T>,
     k: DMatrixView<T>,
@@ -29,6 +30,7 @@ pub fn check_queries_and_keys<T: Float>(
     let because = || format!("`q` has d_k = {}", q.ncols());
     check_count("k", "column", k.ncols(), q.ncols(), because)
 }
+// ANCHOR_END: check
 
 /// Checks that keys (n_k, d_k) and values (n_k, d_v) fit.
 ///
@@ -61,6 +63,7 @@ pub fn check_values<T: Float>(k: DMatrixView<T>, v: DMatrixView<T>) -> Result<()
 /// assert_eq!(attention::scaled_scores(&q, &k)?, dmatrix![3.0, 0.0]); // 2 · 3 / √4, and 0
 /// # Ok::<(), attention::Error>(())
 /// ```
+// ANCHOR: scaled_scores
 pub fn scaled_scores<'a, T: Float>(
     q: impl Into<DMatrixView<'a, T>>,
     k: impl Into<DMatrixView<'a, T>>,
@@ -70,6 +73,7 @@ pub fn scaled_scores<'a, T: Float>(
     let scaled_q = copy_of(q) * scale::<T>(q.ncols()); // q / √d_k (n_q, d_k)
     Ok(product_tr(scaled_q.as_view(), k)) // q kᵀ / √d_k (n_q, n_k)
 }
+// ANCHOR_END: scaled_scores
 
 /// Returns the weights with which each query attends to each key, the softmax of the scores that the mask leaves, and the
 /// log-sum-exp of each query's scores.

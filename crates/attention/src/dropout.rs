@@ -74,7 +74,6 @@ impl HeadDropout {
         self.multiply(i, j, 1, weights);
     }
 
-    // ANCHOR: factors
     /// The pair (i, j) has the number i · 2³² + j, and each weight's number is `step`
     /// after that of the last one.
     #[inline(always)]
@@ -88,7 +87,6 @@ impl HeadDropout {
             state = state.wrapping_add(step.wrapping_mul(GOLDEN));
         }
     }
-    // ANCHOR_END: factors
 }
 
 #[cfg(test)]

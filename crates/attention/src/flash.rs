@@ -219,12 +219,10 @@ impl<'a, T: Float> Inputs<'a, T> {
         g * heads..(g + 1) * heads
     }
 
-    // ANCHOR: kv_head
     /// The head of keys and values that head `h` asks.
     pub fn kv_head(&self, h: usize) -> usize {
         h / (self.n_heads / self.n_kv_heads)
     }
-    // ANCHOR_END: kv_head
 
     /// (n_q, n_heads · d_v)
     pub fn output_shape(&self) -> (usize, usize) {

@@ -81,7 +81,6 @@ fn epsilon_is<T: Float>(epsilon: T, because: String) -> Error {
     wrong_value("epsilon", given, because)
 }
 
-// ANCHOR: rounding
 /// Returns the standard deviation of the rounding errors of the losses around `x`.
 ///
 /// Over steps whose square is lost beside 1, any smooth function is a straight line.
@@ -106,7 +105,6 @@ fn rounding<T: Float>(
     let last_rounding = losses[0].abs() * T::default_epsilon() / nalgebra::convert(2.0);
     Ok(deviation.max(last_rounding))
 }
-// ANCHOR_END: rounding
 
 /// The result of [`gradient_check`]: the entry where the two gradients differ most.
 ///

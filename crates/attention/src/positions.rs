@@ -24,7 +24,6 @@ use nalgebra::{DMatrix, DMatrixView, convert};
 /// assert_eq!(rows, nalgebra::dmatrix![0.0, 1.0, 0.0, 1.0; 1_f64.sin(), 1_f64.cos(), 0.01_f64.sin(), 0.01_f64.cos()]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: sinusoidal
 pub fn sinusoidal_positions<T: Float>(n: usize, d: usize) -> Result<DMatrix<T>> {
     check_room::<T>(("n", n), ("d", d))?;
     Ok(DMatrix::from_fn(n, d, |position, column| {
@@ -33,7 +32,6 @@ pub fn sinusoidal_positions<T: Float>(n: usize, d: usize) -> Result<DMatrix<T>> 
         convert(if column % 2 == 0 { angle.sin() } else { angle.cos() })
     }))
 }
-// ANCHOR_END: sinusoidal
 
 /// Rotary positions: pair `i` of the columns of a head is turned by `position · base^(−2i/d)`.
 ///

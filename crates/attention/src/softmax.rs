@@ -8,6 +8,8 @@ use crate::blocks::copy_of;
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::sums::{RunningSum, sum};
 use nalgebra::{DMatrix, DMatrixView, DVector, RealField};
+
+// ANCHOR: shift
 /// Returns the number that is subtracted from all scores: their maximum.
 ///
 /// A row of nothing but −∞ sees nothing. Its maximum is −∞ too, and −∞ − (−∞) is NaN, so
@@ -21,6 +23,7 @@ pub fn shift<T: RealField + Copy>(max: T) -> T {
 pub fn normaliser<T: RealField + Copy>(sum: T) -> T {
     if sum.is_zero() { T::one() } else { sum }
 }
+// ANCHOR_END: shift
 
 /// Returns the softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///

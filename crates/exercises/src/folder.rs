@@ -29,7 +29,8 @@ impl Sources<'_> {
 
 /// The settings of cargo in a folder.
 const SETTINGS: &str = ".cargo/config.toml";
-const ALIAS: &str = "[alias]\nexercises = \"run --quiet --package exercises --\"\n";
+// Not `--quiet`, since the first call compiles for some minutes, and cargo shows what it does meanwhile.
+const ALIAS: &str = "[alias]\nexercises = \"run --package exercises --\"\n";
 
 /// Has cargo compile what is in a folder into a folder beside it, which others share.
 pub(crate) fn share_target(folder: &Path) -> Result<()> {

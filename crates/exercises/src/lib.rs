@@ -6,6 +6,7 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+pub mod code;
 pub mod files;
 pub mod folder;
 pub mod grade;

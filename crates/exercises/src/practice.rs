@@ -334,7 +334,9 @@ fn verdict(task: &Task, outcome: &Outcome) -> String {
         Outcome::DoesNotCompile { message } => {
             format!("✗ {name}: it doesn't compile\n\n{message}\n")
         }
-        Outcome::Stopped { message } => format!("✗ {name}: {message}"),
+        Outcome::Refused { message } | Outcome::Stopped { message } => {
+            format!("✗ {name}: {message}")
+        }
     }
 }
 

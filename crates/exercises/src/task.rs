@@ -30,8 +30,10 @@
 //! - `FAULT name: words` plants a fault: in the solution with this fault, the lines behind `>` stand in place of the next line, or
 //!   nothing does. `FAULT name` without words plants more of it elsewhere. The tests have to fail, and say these words in one of
 //!   the first three that do. A line that is replaced is one line, so it has to fit into what rustfmt leaves whole.
+//! - `easy, 10 minutes, without `.exp` `f64`` names words that a solution must not contain. A fault that does is caught by them.
 //! - Failures are told in the order of the tests, so what is simplest comes first.
 
+use crate::code::line_with;
 use crate::files::{is_leftover, same_lines};
 use anyhow::{Context, Result, bail, ensure};
 use fs_err as fs;
@@ -85,6 +87,8 @@ pub struct Task {
     pub level: Level,
     /// About how long it takes.
     pub minutes: usize,
+    /// Words that must not stand in a solution.
+    pub without: Vec<String>,
     /// What to do, in Markdown.
     pub text: String,
     /// Three hints, in Markdown.
@@ -166,7 +170,7 @@ impl Task {
         let title = next("title")?
             .strip_prefix("# ")
             .context("it does not begin with `# ` and a title")?;
-        let (level, minutes) = level_and_minutes(next("level")?)?;
+        let (level, minutes, without) = demands(next("level")?)?;
         let text = next("text")?;
 
         let rest = rest.join("\n");
@@ -188,6 +192,7 @@ impl Task {
             title: title.to_owned(),
             level,
             minutes,
+            without,
             text: text.to_owned(),
             hints,
             faults,
@@ -257,6 +262,25 @@ impl Task {
         kept.join("\n") + "\n"
     }
 
+    /// What is wrong with code that has words in it that must not be there, if it has.
+    #[must_use]
+    pub fn refusal(&self, code: &str) -> Option<String> {
+        let name = &self.name;
+        for (words, why) in NEVER {
+            if let Some(line) = line_with(code, words, true) {
+                return Some(format!("src/{name}.rs, line {line}, has `{words}`: {why}"));
+            }
+        }
+        for words in &self.without {
+            if let Some(line) = line_with(code, words, false) {
+                return Some(format!(
+                    "src/{name}.rs, line {line}, has `{words}`: this exercise asks you to do without it"
+                ));
+            }
+        }
+        None
+    }
+
     /// Whether this is still the stub.
     #[must_use]
     pub fn is_stub(&self, text: &[u8]) -> bool {
@@ -291,8 +315,13 @@ impl Task {
     fn head(&self) -> String {
         let Task { title, level, minutes, text, name, .. } = self;
         let level = level.name();
+        let mut without = String::new();
+        for words in &self.without {
+            without += if without.is_empty() { ", without " } else { " " };
+            without += &format!("`{words}`");
+        }
         let text = format!(
-            "# {title}\n\n{level}, {minutes} minutes\n\n{text}\n\nStuck? `cargo exercises hint {name}`"
+            "# {title}\n\n{level}, {minutes} minutes{without}\n\n{text}\n\nStuck? `cargo exercises hint {name}`"
         );
         text.lines()
             .map(|line| format!("//! {line}").trim_end().to_owned() + "\n")
@@ -349,16 +378,28 @@ fn tidy(lines: &[String]) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// Reads `easy, 10 minutes`.
-fn level_and_minutes(line: &str) -> Result<(Level, usize)> {
+/// Reads `easy, 10 minutes`, or `easy, 10 minutes, without `this` `that``.
+fn demands(line: &str) -> Result<(Level, usize, Vec<String>)> {
     let parsed = || {
-        let (level, minutes) = line.strip_suffix(" minutes")?.split_once(", ")?;
+        let (time, without) = line.split_once(", without ").unwrap_or((line, ""));
+        let (level, minutes) = time.strip_suffix(" minutes")?.split_once(", ")?;
         let levels = [Level::Easy, Level::Medium, Level::Hard, Level::Project];
         let level = levels.into_iter().find(|it| it.name() == level)?;
-        Some((level, minutes.parse().ok()?))
+        let quoted = without.split('`').skip(1).step_by(2).map(str::to_owned);
+        Some((level, minutes.parse().ok()?, quoted.collect()))
     };
     parsed().with_context(|| format!("`{line}` is not like `easy, 10 minutes`"))
 }
+
+/// What no file of a reader may contain, since failures would be taken for passes.
+const NEVER: [(&str, &str); 6] = [
+    ("process::exit", "it would end the tests before they could fail"),
+    ("exit(", "it would end the tests before they could fail"),
+    ("macro_rules! assert", "the tests would use it in place of Rust's"),
+    ("macro_rules! panic", "the tests would use it in place of Rust's"),
+    ("as assert", "the tests would use it in place of Rust's"),
+    ("as panic", "the tests would use it in place of Rust's"),
+];
 
 /// The faults that a code plants, with their words.
 fn faults(code: &str) -> Result<Vec<Fault>> {
@@ -449,6 +490,30 @@ mod tests {
             task.solution().replace(line, "    let b = 0.0 * b;\n")
         );
         assert_eq!(task.wrong("twice"), task.solution().replace(line, ""));
+    }
+
+    #[test]
+    fn words_that_a_solution_must_not_have_are_named_with_their_line() {
+        let source = SOURCE.replace("5 minutes", "5 minutes, without `.powi` `f32`");
+        let task = Task::parse("sums", "adding", &source).unwrap();
+        assert!(task.stub().contains("\n//! easy, 5 minutes, without `.powi` `f32`\n"));
+        assert_eq!(task.refusal(&task.solution()), None);
+        for (code, words) in [
+            ("// a\nfn f(b: f32) {}", "src/sums.rs, line 2, has `f32`: this exercise"),
+            ("b\n.powi(2)", "src/sums.rs, line 2, has `.powi`: this exercise"),
+            ("std::process::exit(0)", "src/sums.rs, line 1, has `process::exit`: it"),
+            ("#[test]\nfn t() { exit(0) }", "src/sums.rs, line 2, has `exit(`: it would"),
+            ("macro_rules! assert {", "src/sums.rs, line 1, has `macro_rules! assert`"),
+            ("use quiet as assert;", "src/sums.rs, line 1, has `as assert`"),
+        ] {
+            let refusal = task.refusal(code).unwrap();
+            assert!(refusal.starts_with(words), "{refusal}");
+        }
+        assert_eq!(
+            task.refusal("#[test]\nfn t(a: f32) { assert!(a.powi(2) > 0.0) }"),
+            None
+        );
+        assert_eq!(task.refusal("macro_rules! assert_near { () => {} }"), None);
     }
 
     #[test]

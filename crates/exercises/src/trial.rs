@@ -1,12 +1,14 @@
 //! Runs tests, with limits, and says in plain words what failed.
 
-use crate::files::lock;
+use crate::files::{lock, read_if_there};
 use crate::task::Task;
 use anyhow::{Context, Result, bail};
 use fs_err as fs;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 use wait_timeout::ChildExt;
 
@@ -34,6 +36,11 @@ pub enum Outcome {
         passed: usize,
         /// Those that did not.
         failures: Vec<Failure>,
+    },
+    /// The code has words that the task does without, and was not run.
+    Refused {
+        /// Which, and in which line.
+        message: String,
     },
     /// The compiler refused the code.
     DoesNotCompile {
@@ -88,6 +95,12 @@ impl Default for Limits {
 pub fn of_task(folder: &Path, task: &Task, limits: Limits) -> Result<Outcome> {
     let target = folder.join("target");
     let _turn = lock(&target.join("exercises.lock"))?;
+    let code = read_if_there(&folder.join(format!("src/{}.rs", task.name)))?;
+    if let Some(message) =
+        task.refusal(&String::from_utf8_lossy(&code.unwrap_or_default()))
+    {
+        return Ok(Outcome::Refused { message });
+    }
     let mut build = cargo(folder);
     build.args(["test", "--quiet", "--no-run", "--test", &task.name]);
     match compile(&mut build)? {
@@ -123,11 +136,23 @@ pub fn cargo(folder: &Path) -> Command {
 ///
 /// If cargo cannot be started.
 pub fn compile(command: &mut Command) -> Result<Result<PathBuf, String>> {
-    let output = command
+    let child = command
         .arg("--message-format=json-render-diagnostics")
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .context("cannot start cargo")?;
+    let (ended, has_ended) = mpsc::channel::<()>();
+    let watcher = thread::spawn(move || {
+        if has_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("compiling; the first time this takes a few minutes …");
+        }
+    });
+    let output = child.wait_with_output();
+    drop(ended);
+    let _ = watcher.join();
+    let output = output?;
     if !output.status.success() {
         return Ok(Err(errors(&String::from_utf8_lossy(&output.stderr))));
     }
@@ -138,6 +163,9 @@ pub fn compile(command: &mut Command) -> Result<Result<PathBuf, String>> {
     });
     Ok(Ok(programs.next().context("cargo made no program of the tests")?.into()))
 }
+
+/// A compilation that takes longer is announced: it may be the first, with all that nalgebra consists of.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The errors among a compiler's messages, without the warnings.
 fn errors(messages: &str) -> String {

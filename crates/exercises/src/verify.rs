@@ -135,13 +135,19 @@ fn judge(
     if of("stub").1 {
         wrong.push(format!("{name}: the stub passes"));
     }
+    for code in [task.solution(), task.stub()] {
+        if let Some(refusal) = task.refusal(&code) {
+            wrong.push(format!("{name}: the solution or its stub is refused: {refusal}"));
+        }
+    }
     let mut caught = vec![];
     for fault in &task.faults {
         let variant = module(&fault.name);
-        if of(&variant).1 {
+        let refusal = task.refusal(&task.wrong(&fault.name));
+        let said = refusal.clone().unwrap_or_else(|| said(&variant));
+        if refusal.is_none() && of(&variant).1 {
             wrong.push(format!("{name}: the tests pass with the fault `{}`", fault.name));
-        } else if !said(&variant).contains(&fault.words) {
-            let said = said(&variant);
+        } else if !said.contains(&fault.words) {
             wrong.push(format!(
                 "{name}: with the fault `{}` the tests do not say `{}`, but:\n{said}",
                 fault.name, fault.words

@@ -1,6 +1,6 @@
 //! # Attention, backward
 //!
-//! medium, 25 minutes
+//! medium, 25 minutes, without `attention::`
 //!
 //! Write steps 5 to 2 of the backward pass for any number of queries and keys: from $dO$ to $dQ$, $dK$ and
 //! $dV$. The weights $A$ were saved in the forward pass, so you don't need to know which mask it used.
@@ -8,8 +8,8 @@
 //! Then find $D$, the means of step 4, without weights: `mean_from_output` has only $O$ and $dO$. A program that
 //! works through a row in pieces needs this.
 //!
-//! Shapes: $Q$ $(n_q, d_k)$, $K$ $(n_k, d_k)$, $V$ $(n_k, d_v)$, $A$ $(n_q, n_k)$, $O$ and $dO$ $(n_q, d_v)$. Call
-//! no backward function of the crate.
+//! Shapes: $Q$ $(n_q, d_k)$, $K$ $(n_k, d_k)$, $V$ $(n_k, d_v)$, $A$ $(n_q, n_k)$, $O$ and $dO$ $(n_q, d_v)$. Don't
+//! call the crate.
 //!
 //! # Hint
 //!
@@ -65,6 +65,10 @@ pub fn backward(
     let grad_products = grad_s / (q.ncols() as f64).sqrt();
     // FAULT not-transposed: from which queries does a key hear?
     // > [&grad_products * k, (if a.is_square() { grad_products.clone() } else { grad_products.transpose() }) * q, grad_v]
+    // FAULT swapped: are dQ and dK swapped
+    // > [grad_products.transpose() * q, &grad_products * k, grad_v]
+    // FAULT the-crate: this exercise asks you to do without it
+    // > attention::attention_backward(&attention::attention(q, k, v, attention::Mask::none()).unwrap().1, grad_o).map(|all| [all.q, all.k, all.v]).unwrap()
     [&grad_products * k, grad_products.transpose() * q, grad_v]
     // END
 }
@@ -102,7 +106,25 @@ mod tests {
         let (grad_o, cache) =
             (random(n_q, 3, seed + 30), attention(&q, &k, &v, mask).unwrap().1);
         let gradients = backward(&q, &k, &v, &cache.weights, &grad_o);
+        check_order(&gradients, &cache, &grad_o);
         (cache, grad_o, gradients)
+    }
+
+    /// Says whether the first two gradients stand in each other's place.
+    fn check_order(
+        gradients: &[DMatrix<f64>; 3],
+        cache: &AttentionCache<f64>,
+        grad_o: &DMatrix<f64>,
+    ) {
+        let right = attention_backward(cache, grad_o).unwrap();
+        let is = |came: &DMatrix<f64>, right: &DMatrix<f64>| {
+            came.shape() == right.shape() && (came - right).amax() < 1e-10
+        };
+        let [first, second, _] = gradients;
+        assert!(
+            is(first, &right.q) || !(is(first, &right.k) || is(second, &right.q)),
+            "dQ comes first, then dK, then dV: are dQ and dK swapped?"
+        );
     }
 
     const SHAPES: [(usize, usize); 3] = [(3, 5), (5, 2), (4, 4)];
@@ -235,10 +257,12 @@ mod tests {
             random(5, 3, 2),
         );
         let cache = attention(&q, &k, &v, Mask::causal()).unwrap().1;
-        let [grad_q, _, _] = backward(&q, &k, &v, &cache.weights, &random(3, 3, 3));
+        let gradients = backward(&q, &k, &v, &cache.weights, &random(3, 3, 3));
+        check_order(&gradients, &cache, &random(3, 3, 3));
+        let [grad_q, _, _] = gradients;
         assert!(
             grad_q.amax() < 1e-12,
-            "all keys are the same, so a query can't matter, but dQ isn't 0. Did you subtract the plain mean of the row instead of its mean under the weights?"
+            "all keys are the same, so a query can't matter, but dQ isn't 0: do the entries of a row of dS sum to zero? Only one number does that, its mean under the weights"
         );
     }
 
@@ -253,7 +277,7 @@ mod tests {
         let moved = (other - grad_k).rows(1, 3).amax();
         assert!(
             moved < 1e-12,
-            "the first query sees the first key alone, and yet it moves dK of later keys: from which queries does a key hear?"
+            "the first query sees the first key alone, and yet it moves dK of later keys: is dS zero where A is zero, and from which queries does a key hear?"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! # Attention from scratch
 //!
-//! medium, 20 minutes
+//! medium, 20 minutes, without `attention::`
 //!
 //! Write attention with nothing but nalgebra: no function of the crate, not even its softmax. This is the function that
 //! the rest of the book takes apart, so it's worth having written it once.
@@ -38,6 +38,8 @@ pub fn attention_from_scratch(
     v: &DMatrix<f64>,
 ) -> (DMatrix<f64>, DMatrix<f64>) {
     // SOLUTION
+    // FAULT the-crate: this exercise asks you to do without it
+    // > let scale = attention::scaled_scores(q, k).unwrap()[0] / q.row(0).dot(&k.row(0));
     // FAULT width-of-values: by the root of the values' width
     // > let scale = 1.0 / (v.ncols() as f64).sqrt();
     // FAULT integer-root: rounded down
@@ -57,6 +59,14 @@ pub fn attention_from_scratch(
         // > let largest = (q * k.transpose() * scale).max();
         // FAULT absolute: are all near −2,000
         // > let largest = row.amax();
+        // FAULT first-entry: and not its first, its smallest or its mean
+        // > let largest = row[0];
+        // FAULT smallest: and not its first, its smallest or its mean
+        // > let largest = row.min();
+        // FAULT mean: and not its first, its smallest or its mean
+        // > let largest = row.mean();
+        // FAULT from-zero: are all near −2,000
+        // > let largest = row.max().max(0.0);
         let largest = row.max();
         row.apply(|score| *score = (*score - largest).exp());
         let sum = row.sum();
@@ -167,6 +177,17 @@ mod tests {
             assert!(
                 near,
                 "large scores, row {i}: the weights are {row:.3?}, and should be {right:.3?}"
+            );
+        }
+        // Scores from −2,000 to 2,000, in three orders.
+        let k = dmatrix![-29.0, 0.0; 29.0, 0.0; 0.0, 1.0];
+        for turn in 0..3 {
+            let k = DMatrix::from_fn(3, 2, |j, c| k[((j + turn) % 3, c)]);
+            let (weights, _) = attention_from_scratch(&q, &k, &dmatrix![1.0; 2.0; 3.0]);
+            let scores = scaled_scores(&q, &k).unwrap();
+            assert!(
+                same(&weights, &softmax_rows(&scores).unwrap()),
+                "two rows with the scores{scores:.0}get the weights{weights:.3}Is it the largest score of a row that you subtract, and not its first, its smallest or its mean?"
             );
         }
     }

@@ -1,6 +1,6 @@
 //! # A slope for each head
 //!
-//! medium, 15 minutes
+//! medium, 15 minutes, without `attention::`
 //!
 //! ALiBi makes distant keys pay. It learns nothing and is defined at any length, so you can add it to a model in two
 //! small functions.
@@ -10,7 +10,7 @@
 //! loses $m$ times the distance between query and key, in either direction.
 //!
 //! With fewer queries than keys, the last query stands at the last key. Nothing is masked here, so some keys lie in a
-//! query's future. They pay, too.
+//! query's future. They pay, too. Don't call the crate.
 //!
 //! # Hint
 //!
@@ -45,6 +45,8 @@ pub fn slopes(heads: usize) -> Vec<f64> {
 /// Shapes: `scores` (n_q, n_k) → (n_q, n_k).
 pub fn biased(scores: &DMatrix<f64>, slope: f64) -> DMatrix<f64> {
     // SOLUTION
+    // FAULT the-crate: this exercise asks you to do without it
+    // > let (n_q, n_k) = attention::ScoreRule::slopes(&[slope]).map(|_| scores.shape()).unwrap();
     let (n_q, n_k) = scores.shape();
     scores.map_with_location(|i, j, score| {
         // FAULT corner: where among the keys does a query stand?

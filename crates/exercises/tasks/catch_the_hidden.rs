@@ -1,6 +1,6 @@
 //! # Catch the hidden ones
 //!
-//! medium, 30 minutes
+//! medium, 30 minutes, without `attention::`
 //!
 //! A colleague wants to merge a new causal attention of several heads. Random inputs look fine, the loss falls, and
 //! there is no other program to compare with. Write `is_right`, which accepts a right one and rejects what only
@@ -10,7 +10,7 @@
 //! output. Choose numbers for which you know the answer by hand, and properties that any right program has. The
 //! table *Which test catches which* is a start. A right program may round in its own way.
 //!
-//! Don't call the crate's attention.
+//! Don't call the crate.
 //!
 //! # Hint
 //!
@@ -26,8 +26,8 @@
 //!
 //! Five checks are enough. With queries of zeros, row $i$ is the mean of the first $i + 1$ values. Another last
 //! token leaves earlier outputs alone. Two heads give what each gives alone. In one head of width 4, $q = k_1$ =
-//! ones and $k_0$ = zeros, the weight of the second token on itself is $1/(1 + e^{-2})$. And scores of ±1,000 in
-//! different rows give finite outputs.
+//! ones and $k_0$ = zeros, the weight of the second token on itself is $1/(1 + e^{-2})$. And scores of ±1,000, in
+//! different rows and in one row, give finite outputs.
 
 use nalgebra::DMatrix;
 
@@ -81,12 +81,15 @@ pub fn is_right(attention: Attention) -> bool {
     // > let is_scaled = true;
     let is_scaled = (scaled - 1.0 / (1.0 + (-2.0_f64).exp())).abs() < 1e-9;
 
-    // Rows that lie far apart.
-    let far = DMatrix::from_column_slice(3, 1, &[-1000.0, 1000.0, 2.0]);
+    // Scores of −1000; of −1000 and 1000; of 1000, −1000 and −500.
+    let far = DMatrix::from_column_slice(3, 1, &[1000.0, 1000.0, -1000.0]);
+    // FAULT one-key: subtracts the first score of a row
+    // > let k = DMatrix::repeat(3, 1, -1.0);
+    let k = DMatrix::from_column_slice(3, 1, &[-1.0, 1.0, 0.5]);
     let ones = DMatrix::repeat(3, 1, 1.0);
     // FAULT small-scores: far apart
     // > let is_stable = true;
-    let is_stable = same(&attention(&far, &ones, &ones, 1), &ones);
+    let is_stable = same(&attention(&far, &k, &ones, 1), &ones);
 
     is_mean && is_causal && is_split && is_scaled && is_stable
     // END
@@ -260,6 +263,43 @@ mod tests {
         assert!(
             !is_right(&none),
             "you accept a softmax that subtracts no maximum: what is the exponential of 1,000?"
+        );
+        type Row<'a> = &'a [f64];
+        let largest = |row: Row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let first = |row: Row| row[0];
+        let mean = |row: Row| row.iter().sum::<f64>() / row.len() as f64;
+        let from_zero = |row: Row| largest(row).max(0.0);
+        let subtracts = |what: &dyn Fn(Row) -> f64| {
+            let wrong = by_heads(by_width, |scores, v| {
+                let mut output = v * 0.0;
+                for i in 0..scores.nrows() {
+                    let row: Vec<f64> = (0..=i).map(|j| scores[(i, j)]).collect();
+                    let weights = row.iter().map(|score| (score - what(&row)).exp());
+                    let sum: f64 = weights.clone().sum();
+                    for (j, weight) in weights.enumerate() {
+                        let mut place = output.row_mut(i);
+                        place += v.row(j) * (weight / sum);
+                    }
+                }
+                output
+            });
+            is_right(&wrong)
+        };
+        assert!(
+            subtracts(&largest),
+            "you reject a softmax that subtracts the largest score of each row, as it should"
+        );
+        assert!(
+            !subtracts(&first),
+            "you accept a softmax that subtracts the first score of a row: what if it is −1,000, and the second 1,000?"
+        );
+        assert!(
+            !subtracts(&mean),
+            "you accept a softmax that subtracts the mean of a row: what if its scores are −1,000 and 1,000?"
+        );
+        assert!(
+            !subtracts(&from_zero),
+            "you accept a softmax whose maximum begins at 0: what if all scores of a row are near −1,000?"
         );
     }
 }

@@ -31,7 +31,7 @@ pub fn keys_seen(i: usize, n_q: usize, n_k: usize, window: usize) -> Range<usize
     // SOLUTION
     // FAULT corner: counts from the first key
     // > let end = (i + 1).min(n_k);
-    // FAULT not-itself: does a token see itself?
+    // FAULT not-itself: It ends before the query's own key
     // > let end = (i + n_k).saturating_sub(n_q);
     let end = (i + 1 + n_k).saturating_sub(n_q); // one after the query's own key
     // FAULT one-too-many: a window counts the token itself
@@ -59,11 +59,24 @@ mod tests {
             let range = keys_seen(i, n_q, n_k, window);
             let got: Vec<_> = range.clone().collect();
             let right = seen(i, n_q, n_k, window);
-            assert!(
-                got == right,
-                "query {i} of {n_q}, with {n_k} keys and a window of {window}: {range:?} has {} keys, and it should have {}. {slip}",
-                got.len(),
-                right.len()
+            if got == right {
+                continue;
+            }
+            let own = i + n_k - n_q.min(i + n_k);
+            let slip = if range.end == own && right.contains(&own) {
+                "It ends before the query's own key: does a token see itself?"
+            } else if right.last() == Some(&own) && range.end == own + 1 {
+                "Its end is right. Then where does the window stand? It ends at the query's position among the *keys*, and counts the token itself"
+            } else {
+                slip
+            };
+            let sizes = if got.len() == right.len() {
+                "has as many keys as it should, but others".to_owned()
+            } else {
+                format!("has {} keys, and it should have {}", got.len(), right.len())
+            };
+            panic!(
+                "query {i} of {n_q}, with {n_k} keys and a window of {window}: {range:?} {sizes}. {slip}"
             );
         }
     }

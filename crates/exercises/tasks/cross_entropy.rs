@@ -41,6 +41,18 @@ pub fn cross_entropy(
     for (i, (s, q)) in logits.row_iter().zip(targets.row_iter()).enumerate() {
         // FAULT overflow: the largest exponential should be 1
         // > let max = 0.0;
+        // FAULT first-entry: not the first, the smallest or the mean
+        // > let max = s[0];
+        // FAULT smallest: the largest exponential should be 1
+        // > let max = s.min();
+        // FAULT mean: not the first, the smallest or the mean
+        // > let max = s.mean();
+        // FAULT absolute: however small they are
+        // > let max = s.amax();
+        // FAULT from-zero: however small they are
+        // > let max = s.max().max(0.0);
+        // FAULT one-for-all: a largest logit of its own
+        // > let max = logits.max();
         let max = s.max();
         let lse = max + s.map(|s| (s - max).exp()).sum().ln();
         let total = q.sum(); // 1, or 0 where there is no target
@@ -160,6 +172,22 @@ mod tests {
         assert!(
             (loss - 2.0_f64.ln()).abs() < 1e-9,
             "two equal logits cost ln 2, however small they are, not {loss}: the largest exponential should be 1"
+        );
+        for s in [[-2000.0, 2000.0, 0.0], [0.0, -2000.0, 2000.0], [2000.0, 0.0, -2000.0]]
+        {
+            let logits = DMatrix::from_row_slice(1, 3, &s);
+            let (loss, _) = cross_entropy(&logits, &dmatrix![0.0, 1.0, 0.0]);
+            assert!(
+                (loss - (2000.0 - s[1])).abs() < 1e-9,
+                "logits {s:?} and the second token cost {} and not {loss}. The largest logit is subtracted, not the first, the smallest or the mean",
+                2000.0 - s[1]
+            );
+        }
+        let far = dmatrix![1000.0, 1000.0; -1000.0, -1000.0];
+        let (loss, _) = cross_entropy(&far, &dmatrix![1.0, 0.0; 1.0, 0.0]);
+        assert!(
+            (loss - 2.0 * 2.0_f64.ln()).abs() < 1e-9,
+            "two rows, near 1000 and near −1000, cost ln 2 each, not {loss} together: does each row subtract a largest logit of its own?"
         );
     }
 

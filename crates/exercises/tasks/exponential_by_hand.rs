@@ -1,11 +1,11 @@
 //! # An exponential by hand
 //!
-//! hard, 40 minutes
+//! hard, 40 minutes, without `.exp` `::exp` `.exp2` `::exp2` `.exp_m1` `::exp_m1` `.powf` `::powf` `.powi` `::powi` `f64`
 //!
 //! The chapter computes $2^x$ by arithmetic alone, so that loops over it can be made of vector instructions. Write
 //! $e^x$ in `f32` in the same way: take out a power of two, and give what is left to a polynomial.
 //!
-//! All is `f32`: no `exp`, no `powf`, no `f64`. Wherever $e^x$ is a normal number, the relative error must stay below
+//! All is `f32`: no `exp`, no `powf` or `powi`, no `f64`. Wherever $e^x$ is a normal number, the relative error must stay below
 //! `5e-7`, about four units in the last place. That's harder for large $x$ than for small ones.
 //!
 //! Also: $e^0$ is exactly 1. What is too large for an `f32` gives $\infty$, and what is too small gives a number that
@@ -33,6 +33,11 @@ pub fn exp(x: f32) -> f32 {
     // SOLUTION
     // FAULT no-clamp: does the exponent leave its bits
     // > let x = if x.is_finite() { x } else { 0.0 * x };
+    // FAULT the-library: has `.exp`: this exercise asks you to do without it
+    // > return x.exp();
+    // > let x = x.clamp(-110.0, 110.0);
+    // FAULT in-f64: has `f64`: this exercise asks you to do without it
+    // > let x = (x as f64).clamp(-110.0, 110.0) as f32;
     let x = x.clamp(-110.0, 110.0); // NaN stays NaN
     let k = (x * std::f32::consts::LOG2_E).round();
     // The first part of ln 2 has few bits, so its product with k is exact.

@@ -1,6 +1,6 @@
 //! # The mean of tiny probabilities
 //!
-//! easy, 15 minutes
+//! easy, 15 minutes, without `attention::`
 //!
 //! The probability that a model gives to a whole text is a product of many small numbers, so small that an `f64` holds zero instead.
 //! So programs keep its logarithm, a number such as $-1000$. Suppose you ask several models and want the mean of their
@@ -30,6 +30,18 @@ pub fn log_sum_exp(x: &[f64]) -> f64 {
     // SOLUTION
     // FAULT no-maximum: underflows to 0
     // > let largest = 0.0_f64;
+    // FAULT the-crate: this exercise asks you to do without it
+    // > let largest = attention::log_sum_exp(&nalgebra::DVector::from_row_slice(x)).unwrap();
+    // FAULT first-entry: and not their first, their smallest or their mean
+    // > let largest = x[0];
+    // FAULT smallest: and not their first, their smallest or their mean
+    // > let largest = x.iter().copied().fold(f64::INFINITY, f64::min);
+    // FAULT mean: and not their first, their smallest or their mean
+    // > let largest = x.iter().sum::<f64>() / x.len() as f64;
+    // FAULT absolute: underflows to 0
+    // > let largest = x.iter().copied().fold(0.0, |a: f64, b| if b == f64::NEG_INFINITY { a } else { a.max(b.abs()) });
+    // FAULT from-zero: underflows to 0
+    // > let largest = x.iter().copied().fold(0.0, f64::max);
     let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     // FAULT nothing-to-see: −∞ − (−∞) is NaN
     // > if false {
@@ -91,10 +103,24 @@ mod tests {
     fn no_score_is_too_large_or_too_small() {
         for far in [-1000.0, 1000.0] {
             let got = log_sum_exp(&[far, far]);
-            let cause = if far < 0.0 { "underflows to 0" } else { "overflows to ∞" };
+            let cause = match far {
+                _ if got.is_finite() => {
+                    "may be right: does the largest number come back?"
+                }
+                ..0.0 => "underflows to 0",
+                _ => "overflows to ∞",
+            };
             assert!(
                 (got - far - 2.0_f64.ln()).abs() < 1e-9,
                 "of {far} twice: got {got}. The exponential of {far} {cause}"
+            );
+        }
+        for x in [[-2000.0, 2000.0, 0.0], [0.0, -2000.0, 2000.0], [2000.0, 0.0, -2000.0]]
+        {
+            let got = log_sum_exp(&x);
+            assert!(
+                (got - 2000.0).abs() < 1e-9,
+                "of {x:?}: got {got}, and the largest is all that counts. Is it the largest number that you subtract, and not their first, their smallest or their mean?"
             );
         }
     }

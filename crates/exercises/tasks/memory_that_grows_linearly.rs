@@ -1,12 +1,13 @@
 //! # Memory that grows linearly
 //!
-//! medium, 30 minutes
+//! medium, 30 minutes, without `attention::`
 //!
 //! The obvious program stores a matrix of $n^2$ weights. But an output row needs only its own row of weights. Compute
 //! causal attention one query at a time, so that four times the tokens take four times the memory.
 //!
 //! `q` is $(n_q, d)$, `k` is $(n_k, d)$, `v` is $(n_k, d_v)$, and the output is $(n_q, d_v)$. As in *Masking*, the last
-//! query stands at the last key, and a query that sees nothing gets zeros. Scores may be in the thousands.
+//! query stands at the last key, and a query that sees nothing gets zeros. Scores may be in the thousands. Don't call the
+//! crate.
 //!
 //! An allocator counts your bytes. Besides the output, the function may hold as many numbers as four rows of scores. It
 //! should also ask for memory as often for a long text as for a short one.
@@ -61,6 +62,12 @@ pub fn attention_by_rows(
         // > let largest = 0.0;
         // FAULT from-zero: or a 0 that it began with
         // > let largest = weights.iter().take(seen).fold(0.0_f64, |a, b| a.max(*b));
+        // FAULT first-entry: subtract the largest of the scores
+        // > let largest = weights[0];
+        // FAULT absolute: or a 0 that it began with
+        // > let largest = weights.iter().take(seen).fold(0.0_f64, |a, b| a.max(b.abs()));
+        // FAULT the-crate: this exercise asks you to do without it
+        // > let largest = attention::softmax(&weights.clone_owned()).map_or(0.0, |_| weights.max());
         // FAULT hidden-maximum: subtract the largest of the scores that this query sees
         // > let largest = (q.row(i) * k.transpose()).max() * scale;
         let largest = weights.iter().take(seen).fold(f64::NEG_INFINITY, |a, b| a.max(*b));

@@ -47,6 +47,16 @@ pub fn merge(first: &Part, second: &Part) -> Part {
         let (l_1, l_2) = (first.log_sum_exp[i], second.log_sum_exp[i]);
         // FAULT overflow: e to the power of a thousand
         // > let max = if l_1.max(l_2) == f64::NEG_INFINITY { l_1 } else { 0.0 };
+        // FAULT first-part: the larger of the row's two
+        // > let max = if l_1.max(l_2) == f64::NEG_INFINITY { l_1.max(l_2) } else { l_1 };
+        // FAULT smaller: the larger of the row's two
+        // > let max = if l_1.min(l_2).is_finite() { l_1.min(l_2) } else { l_1.max(l_2) };
+        // FAULT mean: the larger of the row's two
+        // > let max = if l_1.min(l_2).is_finite() { (l_1 + l_2) / 2.0 } else { l_1.max(l_2) };
+        // FAULT from-zero: e to the power of −2000 is 0
+        // > let max = if l_1.max(l_2) == f64::NEG_INFINITY { l_1 } else { l_1.max(l_2).max(0.0) };
+        // FAULT one-for-all: a maximum of its own
+        // > let max = if l_1.max(l_2) == f64::NEG_INFINITY { l_1 } else { first.log_sum_exp.max().max(second.log_sum_exp.max()) };
         let max = l_1.max(l_2);
         // FAULT empty-with-empty: −∞ − (−∞) is NaN
         // > if false {
@@ -54,7 +64,7 @@ pub fn merge(first: &Part, second: &Part) -> Part {
             continue;
         }
         log_sum_exp[i] = max + ((l_1 - max).exp() + (l_2 - max).exp()).ln();
-        // FAULT mean: more keys, or larger scores, count more
+        // FAULT half-and-half: more keys, or larger scores, count more
         // > let [a, b] = [0.5, 0.5];
         let [a, b] = [l_1, l_2].map(|l| (l - log_sum_exp[i]).exp());
         output.set_row(i, &(first.output.row(i) * a + second.output.row(i) * b));
@@ -134,12 +144,47 @@ mod tests {
 
     #[test]
     fn large_scores_do_not_overflow() {
-        let merged = merge(&part(60.0, 0..4), &part(60.0, 4..9));
-        assert!(
-            merged.log_sum_exp.iter().all(|x| x.is_finite()),
-            "merging log-sum-exps of some thousands gives {:?}: e to the power of a thousand is too large for an f64",
-            merged.log_sum_exp.as_slice()
+        // Rows with these log-sum-exps; the first part has outputs of 1, the second of 3.
+        let check = |rows: &[(f64, f64)], question: &str| {
+            let n_q = rows.len();
+            let made = |number: f64, l: Vec<f64>| Part {
+                output: DMatrix::repeat(n_q, 1, number),
+                log_sum_exp: DVector::from_vec(l),
+            };
+            let (l_1, l_2) = rows.iter().copied().unzip();
+            let merged = merge(&made(1.0, l_1), &made(3.0, l_2));
+            for (i, (l_1, l_2)) in rows.iter().enumerate() {
+                let larger = l_1.max(*l_2);
+                let l = larger + (-(l_1 - l_2).abs()).exp().ln_1p();
+                let right = (l_1 - l).exp() + 3.0 * (l_2 - l).exp();
+                let (came, output) = (merged.log_sum_exp[i], merged.output[i]);
+                let question = if came.is_finite() && output.is_finite() {
+                    "more keys, or larger scores, count more"
+                } else {
+                    question
+                };
+                assert!(
+                    (came - l).abs() < 1e-9 && (output - right).abs() < 1e-9,
+                    "log-sum-exps of {l_1} and {l_2}, outputs of 1 and 3: merged, the log-sum-exp should be {l:.3} and is {came:.3}, and the output {right:.3}, and is {output:.3}: {question}"
+                );
+            }
+        };
+        check(
+            &[(2000.0, 1999.0)],
+            "e to the power of a thousand is too large for an f64",
         );
+        check(
+            &[(-2000.0, -2001.0)],
+            "e to the power of −2000 is 0 in an f64. Which of the two do you subtract?",
+        );
+        for row in [(-2000.0, 2000.0), (2000.0, -2000.0)] {
+            check(&[row], "do you subtract the larger of the row's two?");
+        }
+        check(
+            &[(2000.0, 1999.0), (-2000.0, -2001.0), (2.0, 3.0)],
+            "alone, each of these rows is right. Does each have a maximum of its own?",
+        );
+        let merged = merge(&part(60.0, 0..4), &part(60.0, 4..9));
         compare(
             &merged,
             &part(60.0, 0..9),
@@ -165,7 +210,7 @@ mod tests {
             merge(&merge(&empty, &empty), &half),
         ] {
             assert!(
-                !merged.output.iter().any(|x| x.is_nan()),
+                !merged.output.row(1).iter().any(|x| x.is_nan()),
                 "a query that saw nothing in both parts gets NaN: −∞ − (−∞) is NaN"
             );
             assert!(merged == half, "merged with an empty part, a part stays as it is");

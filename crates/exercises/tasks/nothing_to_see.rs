@@ -48,6 +48,16 @@ pub fn masked_average(
         if allowed[(i, j)] { scores[(i, j)] } else { HIDDEN }
     });
     for (i, mut row) in weights.row_iter_mut().enumerate() {
+        // FAULT first-entry: the largest score that this query sees
+        // > let largest = row[0];
+        // FAULT mean: the largest score that this query sees
+        // > let largest = row.iter().filter(|it| it.is_finite()).sum::<f64>() / row.iter().filter(|it| it.is_finite()).count() as f64;
+        // FAULT from-zero: the largest score that this query sees
+        // > let largest = row.max().max(0.0);
+        // FAULT one-for-all: does each row subtract a largest score of its own
+        // > let largest = (0..v.nrows()).flat_map(|j| (0..scores.nrows()).map(move |i| (i, j))).filter(|at| allowed[*at]).fold(f64::NEG_INFINITY, |a, at| a.max(scores[at]));
+        // FAULT hidden-maximum: is it the largest of what this query sees
+        // > let largest = scores.row(i).max();
         let largest = row.max();
         // By the mask: the largest of NaN and −∞ may be called −∞.
         let sees_nothing = !(0..v.nrows()).any(|j| allowed[(i, j)]);
@@ -149,8 +159,12 @@ mod tests {
     #[test]
     fn a_hidden_score_never_counts() {
         let v = dmatrix![2.0, 20.0; 5.0, 50.0; 4.0, 40.0];
-        for hidden in [f64::NAN, f64::INFINITY, 1e300] {
-            let question = "do you add the mask? NaN + (−∞) is NaN, and so is ∞ + (−∞)";
+        for hidden in [1e300, f64::NAN, f64::INFINITY] {
+            let question = if hidden == 1e300 {
+                "what do you subtract from the scores: is it the largest of what this query sees?"
+            } else {
+                "do you add the mask? NaN + (−∞) is NaN, and so is ∞ + (−∞)"
+            };
             check(&[0.0, hidden, 0.0], &MIDDLE_HIDDEN, &v, &[3.0, 30.0], question);
         }
     }
@@ -177,8 +191,36 @@ mod tests {
         let v = dmatrix![1.0; 2.0; 3.0];
         for far in [-1e12, 1e4] {
             let question = "is a finite number standing in for −∞?";
+            check(
+                &[0.0, 0.0, far],
+                &MIDDLE_HIDDEN,
+                &v,
+                &[if far < 0.0 { 1.0 } else { 3.0 }],
+                "do you subtract the largest score that this query sees?",
+            );
+            check(
+                &[far, 0.0, 0.0],
+                &MIDDLE_HIDDEN,
+                &v,
+                &[if far < 0.0 { 3.0 } else { 1.0 }],
+                "do you subtract the largest score that this query sees?",
+            );
+            let row = dmatrix![far, 0.0, far];
+            let got = masked_average(&row, &dmatrix![true, false, true], &v)[0];
+            assert!(
+                !got.is_nan(),
+                "scores {far} and {far} give NaN: do you subtract the largest score that this query sees, or a 0 that a maximum began with?"
+            );
             check(&[far, 0.0, far], &MIDDLE_HIDDEN, &v, &[2.0], question);
         }
+        let scores = dmatrix![1000.0, 0.0, 1000.0; -1000.0, 0.0, -1000.0];
+        let allowed = DMatrix::from_fn(2, 3, |_, j| MIDDLE_HIDDEN[j]);
+        let got = masked_average(&scores, &allowed, &v);
+        assert!(
+            got == dmatrix![2.0; 2.0],
+            "two rows, one with scores of 1000 and one of −1000, give {:.3?}, not 2 and 2: does each row subtract a largest score of its own?",
+            got.as_slice()
+        );
     }
 
     #[test]

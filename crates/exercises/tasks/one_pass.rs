@@ -51,6 +51,12 @@ impl State {
             return;
             // FAULT hidden
         }
+        // FAULT from-zero: does m begin at −∞
+        // > let max = self.max.max(score).max(0.0);
+        // FAULT latest: subtract the largest score so far
+        // > let max = score;
+        // FAULT first: subtract the largest score so far
+        // > let max = if self.sum == 0.0 { score } else { self.max };
         let max = self.max.max(score);
         // FAULT no-correction: the terms from before still have the old maximum
         // > let correction = 1.0;
@@ -122,7 +128,9 @@ mod tests {
             "{name}: the output is ℓ times too large: divide by ℓ at the end"
         );
         let falls = scores.windows(2).all(|pair| pair[0] >= pair[1]);
-        let question = if falls {
+        let question = if row.max() < -700.0 && output.iter().all(|o| *o == 0.0) {
+            "all exponentials became 0: does m begin at −∞, and not at 0?"
+        } else if falls {
             "does each value get its own weight, and is m the largest score so far? These scores need no correction"
         } else {
             "both sums need the correction"
@@ -164,6 +172,9 @@ mod tests {
     fn large_scores_stay_finite() {
         compare("scores around 3000", &[2999.0, 3000.0, 3001.5]);
         compare("scores around -3000", &[-3001.5, -3000.0, -2999.0]);
+        compare("scores far apart, the first the largest", &[2000.0, 0.0, -2000.0]);
+        compare("scores far apart, the first the smallest", &[-2000.0, 2000.0, 0.0]);
+        compare("scores far apart, the last the largest", &[0.0, -2000.0, 2000.0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! # Project and attend
 //!
-//! medium, 25 minutes
+//! medium, 25 minutes, without `linear` `SingleHeadAttention` `MultiHeadAttention`
 //!
 //! Write the forward pass of a layer with one head: queries, keys and values from $X$, causal attention, which is
 //! given, and the output projection. All four linear maps have biases.
@@ -36,6 +36,8 @@ pub fn attend(q: &DMatrix<f64>, k: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatrix<f
 // SOLUTION
 /// x (n, d_in) → (n, d_out)
 fn project(x: &DMatrix<f64>, w: &DMatrix<f64>, b: &RowDVector<f64>) -> DMatrix<f64> {
+    // FAULT the-crate: this exercise asks you to do without it
+    // > let mut y = attention::linear(x, w, b).unwrap();
     let mut y = x * w;
     // FAULT first-row: a bias is added to every row
     // > for mut row in y.row_iter_mut().take(1) {

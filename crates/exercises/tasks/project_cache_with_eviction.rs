@@ -19,6 +19,7 @@
 //! - Later it is that of a window with sinks, at positions of the text.
 //! - Cuts into chunks change nothing, even a chunk longer than the cache.
 //! - The tokens that are held are the right ones, and their bytes stay within the budget.
+//! - Scores in the thousands are no trouble.
 //! - Memory doesn't grow with the text, as an allocator sees it.
 //! - A NaN among the values is gone when its token is forgotten.
 //!
@@ -151,6 +152,14 @@ impl BudgetCache {
         let used = self.tokens.min(self.keys.nrows());
         let keys = self.keys.rows(0, used);
         let mut weights = query * keys.transpose() / (query.ncols() as f64).sqrt();
+        // FAULT no-maximum: is the largest score of the row subtracted
+        // > let largest = 0.0;
+        // FAULT first-entry: is the largest score of the row subtracted
+        // > let largest = weights[0];
+        // FAULT mean: is the largest score of the row subtracted
+        // > let largest = weights.mean();
+        // FAULT from-zero: does the maximum begin at −∞
+        // > let largest = weights.max().max(0.0);
         let largest = weights.max();
         weights.apply(|weight| *weight = (*weight - largest).exp());
         let sum = weights.sum();
@@ -232,6 +241,32 @@ mod tests {
         assert!(
             wrong.is_none(),
             "20 tokens, 20 places: row {} is the first that is wrong: are empty places among the keys?",
+            wrong.unwrap_or(0)
+        );
+    }
+
+    #[test]
+    fn large_scores_are_no_trouble() {
+        let [x, _, v] = draw(20);
+        let (q, k) = (100.0 * &x, -100.0 * &x); // a token's score with itself is far below 0
+        let mut cache = BudgetCache::new(20 * TOKEN, 2, 4, 3, rotary())
+            .expect("there is room, and you refuse");
+        let output = cache.attend(&q, &k, &v);
+        let question = if output.row(0).iter().any(|x| x.is_nan()) {
+            "does the maximum begin at −∞, and not at 0? And is the largest score of the row subtracted?"
+        } else {
+            "is there another key, or an empty place, among those that it sees?"
+        };
+        assert!(
+            (output.row(0) - v.row(0)).amax() < 1e-9,
+            "the first token sees itself alone, with a score below −1000, and its output isn't its value: {question}"
+        );
+        let (q, k) = (rotary().turn(&q, 1, 0).unwrap(), rotary().turn(&k, 1, 0).unwrap());
+        let (right, _) = attention(&q, &k, &v, Mask::causal()).unwrap();
+        let wrong = (0..20).find(|i| !((output.row(*i) - right.row(*i)).amax() < 1e-9));
+        assert!(
+            wrong.is_none(),
+            "scores are in the thousands, of either sign: row {} is the first that is wrong: is the largest score of the row subtracted?",
             wrong.unwrap_or(0)
         );
     }

@@ -312,6 +312,12 @@ pub fn kernel(block: &mut Block) {
                 let score = dot / (d as f64).sqrt();
                 // FAULT no-maximum: what is subtracted from the scores
                 // > let largest = 0.0;
+                // FAULT from-zero: does the maximum begin at −∞
+                // > let largest = thread.largest.max(score).max(0.0);
+                // FAULT latest: Is it the largest score so far
+                // > let largest = score;
+                // FAULT first: Is it the largest score so far
+                // > let largest = if thread.sum == 0.0 { score } else { thread.largest };
                 let largest = thread.largest.max(score);
                 // FAULT no-correction: does the output follow a new maximum
                 // > let correction = 1.0;
@@ -378,6 +384,13 @@ mod tests {
         (run(&[q, k, v], false, 4, 8 * 4).output - expected).amax() < 1e-9
     }
 
+    /// Fewer queries than keys.
+    fn causal_case_is_right() -> bool {
+        let [q, k, v] = inputs(6, 11, 1.0);
+        let expected = attention(&q, &k, &v, Mask::causal()).unwrap().0;
+        (run(&[q, k, v], true, 4, 8 * 4).output - expected).amax() < 1e-9
+    }
+
     fn check(
         inputs: &[DMatrix<f64>; 3],
         causal: bool,
@@ -391,6 +404,12 @@ mod tests {
             }
             _ => "first get a single block without a mask right",
         };
+        let question =
+            if causal && question.contains("scores are") && !causal_case_is_right() {
+                "first get a causal mask right, with scores of ordinary size"
+            } else {
+                question
+            };
         let output = run(inputs, causal, threads, shared_words).output;
         let [q, k, v] = inputs;
         let mask = if causal { Mask::causal() } else { Mask::none() };
@@ -405,6 +424,10 @@ mod tests {
             assert!(
                 !(nothing && given.is_nan()),
                 "{place}: this query sees nothing and gets NaN, not 0: what is it divided by?"
+            );
+            assert!(
+                !(given.is_nan() && question.contains("scores are")),
+                "{place} is NaN: {question}"
             );
             assert!(
                 !given.is_nan(),
@@ -488,14 +511,23 @@ mod tests {
             false,
             4,
             8 * 4,
-            "the scores are large here: what is subtracted from the scores?",
+            "the scores are large here: what is subtracted from the scores? Is it the largest score so far?",
         );
         check(
             &inputs(6, 11, 900.0),
             true,
             4,
             8 * 4,
-            "the scores are large here: what is subtracted from the scores?",
+            "the scores are large here: what is subtracted from the scores? Is it the largest score so far?",
+        );
+        let [q, k, v] = inputs(6, 11, 900.0);
+        let low = [q.map(|x| x.abs() + 900.0), k.map(|x| -x.abs() - 1.0), v];
+        check(
+            &low,
+            false,
+            4,
+            8 * 4,
+            "all scores are below −1000 here: does the maximum begin at −∞, and not at 0?",
         );
     }
 

@@ -2,13 +2,13 @@
 //!
 //! easy, 15 minutes
 //!
-//! Attention as the chapter describes it sees which vectors there are, and how often, but not where they stand. So if
-//! you know the output for one sentence, you can predict it for another without computing any attention. This shows
-//! what attention can't know, and why a model needs positions.
+//! Attention as the chapter describes it sees which vectors there are, and in what proportions, but not where they
+//! stand. If you know the output for one sentence, you can often predict it for another without computing any attention.
+//! This shows what attention can't know, and why a model needs positions.
 //!
-//! Each word has one vector, whatever the sentence. You get the words of a sentence, its output $(n, d)$ with a row for
-//! each word, and the words of another sentence. Return the other sentence's output if the known one determines it. If
-//! it doesn't, return `None`.
+//! Each word has one vector, whatever the sentence, and different words have different ones. You get the words of a
+//! sentence, its output $(n, d)$ with a row for each word, and the words of another sentence, which may be longer or
+//! shorter. Return the other sentence's output if the known one determines it. If it doesn't, return `None`.
 //!
 //! # Hint
 //!
@@ -17,8 +17,10 @@
 //!
 //! # Hint
 //!
-//! A weighted average changes when a word comes once more, because it takes a second share. So both sentences need the
-//! same words *equally often*. Sorted lists of words are easy to compare.
+//! A weighted average changes when one word comes once more, because that word takes a second share. But if *every*
+//! word comes twice as often, all shares are halved and added twice: “a b” and “a a b b” give the same average. Does
+//! each word make up the same part of both sentences? A word that comes $k$ times in $n$ words and $a$ times in $m$ does
+//! if $k m = a n$.
 //!
 //! # Hint
 //!
@@ -29,21 +31,25 @@ use nalgebra::DMatrix;
 
 /// Returns the output of attention for the words `asked`, if it follows from that for the words `known`.
 ///
-/// Shapes: `output` (n, d), a row for each word of `known` → (n, d), a row for each word of `asked`.
+/// Shapes: `output` (n, d), a row for each word of `known` → (m, d), a row for each word of `asked`.
 pub fn predict(
     known: &[&str],
     output: &DMatrix<f64>,
     asked: &[&str],
 ) -> Option<DMatrix<f64>> {
     // SOLUTION
-    let (mut before, mut after) = (known.to_vec(), asked.to_vec());
-    before.sort();
-    // FAULT a-set: how often does each word come?
-    // > after.sort(); before.dedup(); after.dedup();
-    after.sort();
+    let times =
+        |words: &[&str], word: &str| words.iter().filter(|it| **it == word).count();
+    let same_part = |word: &&str| {
+        // FAULT a-set: how often does each word come?
+        // > times(known, word).min(1) == times(asked, word).min(1)
+        // FAULT how-often: all shares are halved and added twice
+        // > times(known, word) == times(asked, word)
+        times(known, word) * asked.len() == times(asked, word) * known.len()
+    };
     // FAULT only-the-length: has no word in common
-    // > if before.len() != after.len() {
-    if before != after {
+    // > if known.len() != asked.len() {
+    if !known.iter().chain(asked).all(same_part) {
         return None;
     }
     let place = |word: &&str| known.iter().position(|it| it == word).unwrap_or_default();
@@ -81,7 +87,7 @@ mod tests {
         let output = attend(&known);
         let Some(predicted) = predict(&known, &output, &asked) else {
             panic!(
-                "{asked:?} has the words of {known:?}, each as often, so its output is determined: you return None"
+                "in {asked:?} each word makes up the same part as in {known:?}, so its output is determined: you return None. If a word comes twice as often, and so does every other, all shares are halved and added twice"
             );
         };
         let right = attend(&asked);
@@ -91,10 +97,13 @@ mod tests {
             predicted.shape(),
             right.shape()
         );
-        let is = |other: &DMatrix<f64>| (&predicted - other).norm() < 1e-9;
+        let is = |other: &DMatrix<f64>| {
+            predicted.shape() == other.shape() && (&predicted - other).norm() < 1e-9
+        };
         let places: Vec<_> = known
             .iter()
             .map(|word| asked.iter().position(|it| it == word).unwrap())
+            .filter(|place| *place < output.nrows())
             .collect();
         if is(&right) {
             return;
@@ -129,7 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn words_that_come_more_often_change_the_output() {
+    fn only_the_proportions_matter() {
+        check("a b", "a a b b");
+        check("a a b b", "b a");
+        check("the boat the", "boat the the the boat the");
+        check("a a b", "b a a a a b");
+    }
+
+    #[test]
+    fn other_proportions_change_the_output() {
         for (known, asked) in [
             (["the", "boat", "the"], ["the", "boat", "boat"]),
             (["a", "b", "b"], ["a", "a", "b"]),
@@ -144,7 +161,7 @@ mod tests {
             predict(&["the", "boat"], &attend(&["the", "boat"]), &["the", "boat", "the"]);
         assert!(
             predicted.is_none(),
-            "one more “the” changes all weights: the output of a longer sentence doesn't follow"
+            "one more “the” changes all weights: “the boat the” has another proportion of words than “the boat”"
         );
     }
 

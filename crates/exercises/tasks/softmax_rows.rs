@@ -1,10 +1,10 @@
 //! # Softmax over rows
 //!
-//! easy, 10 minutes
+//! easy, 10 minutes, without `attention::`
 //!
 //! Turn a matrix of scores into weights: each row becomes numbers that sum to 1, none of them negative. A row's weights are
 //! $e^{s_j} / \sum_l e^{s_l}$. Scores may be as large as 1,000, whose exponential no `f64` can hold, so subtract something first. A score of
-//! $-\infty$ gets the weight 0, and a row with nothing else gets weights of 0.
+//! $-\infty$ gets the weight 0, and a row with nothing else gets weights of 0. Don't call the crate.
 //!
 //! # Hint
 //!
@@ -24,12 +24,27 @@ use nalgebra::DMatrix;
 /// Returns the weights of scores, both (n_q, n_k): softmax of each row.
 pub fn softmax_rows(scores: &DMatrix<f64>) -> DMatrix<f64> {
     // SOLUTION
+    // FAULT the-crate: this exercise asks you to do without it
+    // > return attention::softmax_rows(scores).unwrap();
+    // > let mut weights = scores.clone();
     let mut weights = scores.clone();
     // FAULT columns: softmax runs over each row, not down the columns
     // > for mut row in weights.column_iter_mut() {
     for mut row in weights.row_iter_mut() {
         // FAULT overflow: what is the exponential of 1,000?
         // > let largest = if row.max() == f64::NEG_INFINITY { row.max() } else { 0.0 };
+        // FAULT first-entry: and not its first, its smallest or its mean
+        // > let largest = if row.max() == f64::NEG_INFINITY { row.max() } else { row[0] };
+        // FAULT smallest: and not its first, its smallest or its mean
+        // > let largest = row.min();
+        // FAULT mean: and not its first, its smallest or its mean
+        // > let largest = row.mean();
+        // FAULT absolute: The largest of −1000 and −999 is −999
+        // > let largest = if row.max() == f64::NEG_INFINITY { row.max() } else { row.amax() };
+        // FAULT from-zero: The largest of −1000 and −999 is −999
+        // > let largest = if row.max() == f64::NEG_INFINITY { row.max() } else { row.max().max(0.0) };
+        // FAULT one-for-all: a largest score of its own
+        // > let largest = if row.max() == f64::NEG_INFINITY { row.max() } else { scores.max() };
         let largest = row.max();
         // FAULT nothing-to-see: −∞ − (−∞) is NaN
         // > if false {
@@ -83,6 +98,43 @@ mod tests {
             "the scores 1000 and 999 get the weights {:.3} and {:.3}: what is the exponential of 1,000?",
             weights[0],
             weights[1],
+        );
+        let right = softmax_rows(&dmatrix![0.0, 1.0]);
+        let weights = softmax_rows(&dmatrix![-1000.0, -999.0]);
+        assert!(
+            (&weights - right).amax() < 1e-9,
+            "the scores −1000 and −999 get the weights {:.3} and {:.3}, and 0 and 1 others. What did you subtract? The largest of −1000 and −999 is −999",
+            weights[0],
+            weights[1],
+        );
+    }
+
+    #[test]
+    fn the_largest_of_a_row_is_subtracted() {
+        for scores in [
+            dmatrix![-2000.0, 2000.0, 0.0],
+            dmatrix![0.0, -2000.0, 2000.0],
+            dmatrix![2000.0, 0.0, -2000.0],
+        ] {
+            let weights = softmax_rows(&scores);
+            let right = scores.map(|score| if score > 0.0 { 1.0 } else { 0.0 });
+            let question = if weights.iter().any(|weight| weight.is_nan()) {
+                "is it the largest score of the row that you subtract, and not its first, its smallest or its mean?"
+            } else {
+                "2000 is so far ahead that it takes all"
+            };
+            assert!(
+                (&weights - right).amax() < 1e-9,
+                "the scores {:?} get the weights {:?}: {question}",
+                scores.as_slice(),
+                weights.as_slice()
+            );
+        }
+        let weights =
+            softmax_rows(&dmatrix![1000.0, 0.0; -1000.0, 0.0; -1000.0, -2000.0]);
+        assert!(
+            (weights - dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, 0.0]).amax() < 1e-9,
+            "three rows lie far apart, and their weights are wrong. Does each row subtract a largest score of its own?"
         );
     }
 

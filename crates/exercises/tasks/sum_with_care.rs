@@ -1,6 +1,6 @@
 //! # A long sum, in short numbers
 //!
-//! easy, 15 minutes
+//! easy, 15 minutes, without `f64`
 //!
 //! Add up a million tenths in `f32` in a loop, and the result is wrong in the third digit. The running sum has grown so
 //! large that each new term is rounded to a coarse grid. The denominator of a long row of softmax is such a sum.
@@ -28,6 +28,9 @@
 /// Returns the sum of all numbers, by additions of `f32` alone.
 pub fn sum_with_care(numbers: &[f32]) -> f32 {
     // SOLUTION
+    // FAULT in-f64: has `f64`: this exercise asks you to do without it
+    // > if true { return numbers.iter().map(|it| *it as f64).sum::<f64>() as f32; }
+    // > match numbers {
     // FAULT plain-loop: a plain loop over all numbers does
     // > if true { return numbers.iter().sum(); }
     // > match numbers {

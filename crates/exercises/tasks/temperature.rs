@@ -1,6 +1,6 @@
 //! # As sharp as you like
 //!
-//! medium, 25 minutes
+//! medium, 25 minutes, without `row_entropy`
 //!
 //! The divisor of the scores decides how evenly a row spreads its weight. In a model that writes text it's called the
 //! **temperature**. Find the divisor $a$ at which the weights $A = \operatorname{softmax}(s / a)$ have a given entropy.
@@ -34,6 +34,8 @@ use nalgebra::DVector;
 /// Returns the entropy of weights. A weight of 0 adds nothing.
 pub fn entropy(weights: &DVector<f64>) -> f64 {
     // SOLUTION
+    // FAULT the-crate: this exercise asks you to do without it
+    // > let term = |p: &f64| attention::inspect::row_entropy(&nalgebra::dmatrix![*p]).unwrap()[0];
     // FAULT zero: 0 · ln 0 is NaN
     // > let term = |p: &f64| -p * p.ln();
     // FAULT sign: is a minus missing?
@@ -48,17 +50,23 @@ pub fn entropy(weights: &DVector<f64>) -> f64 {
 /// Returns the divisor of the scores at which their weights have the target entropy.
 pub fn temperature(scores: &DVector<f64>, target: f64) -> f64 {
     // SOLUTION
+    // FAULT multiplied: or multiplied
+    // > let entropy_at = |a: f64| softmax(&(scores * a)).map_or(f64::NAN, |p| entropy(&p));
     let entropy_at = |a: f64| softmax(&(scores / a)).map_or(f64::NAN, |p| entropy(&p));
     // FAULT fixed-interval: is it inside the interval that you search?
     // > let (mut low, mut high) = (0.01, 100.0);
     let (mut low, mut high) = (1.0, 1.0);
     // FAULT fixed-interval
     // > while false {
+    // FAULT multiplied
+    // > for _ in 0..60 {
     while entropy_at(low) > target {
         low /= 2.0;
     }
     // FAULT fixed-interval
     // > while false {
+    // FAULT multiplied
+    // > for _ in 0..60 {
     while entropy_at(high) < target {
         high *= 2.0;
     }
@@ -124,6 +132,11 @@ mod tests {
             entropy(&dvector![0.5, 0.5]) > 0.0,
             "½ and ½ have a negative entropy, so that no search ends: is a minus missing?"
         );
+        let yours = entropy(&p);
+        assert!(
+            (yours - target).abs() < 1e-9,
+            "weights with the entropy {target:.4} have {yours:.4} by yours: get `entropy` right first"
+        );
         let got = temperature(scores, target);
         let off = (got / a - 1.0).abs();
         let about = format!(
@@ -140,9 +153,9 @@ mod tests {
         } else if (got * a - 1.0).abs() < 1e-6 {
             "that is a factor, and a divisor was asked for".to_owned()
         } else if !(0.005..200.0).contains(&a) {
-            "is it inside the interval that you search?".to_owned()
+            "is it inside the interval that you search? If a test with ordinary scores fails, too, begin there".to_owned()
         } else {
-            "which half do you keep when the entropy in the middle is too small?"
+            "is it an end of your interval? Then: are the scores divided by the middle, or multiplied by it? And which half do you keep when the entropy in the middle is too small?"
                 .to_owned()
         };
         assert!(off < 1e-8, "{about}: {question}");

@@ -1,6 +1,6 @@
 //! # Turn pairs of columns
 //!
-//! medium, 25 minutes
+//! medium, 25 minutes, without `attention::`
 //!
 //! To train on many short texts, programs pack several into one matrix. Each text starts again at position 0, so the
 //! row number no longer says where a token stands. Write rotary positions for this case: each row comes with a position
@@ -8,7 +8,7 @@
 //!
 //! Turn the columns $2c$ and $2c + 1$ of a row at position $p$ by the angle $p\,\omega_c$, with
 //! $\omega_c = \text{base}^{-2c/d}$, as in the chapter: $x' = x\,R(p\,\omega_c)$ for each pair. Rows are queries or
-//! keys of one head, and $d$ is even. The shape $(n, d)$ stays.
+//! keys of one head, and $d$ is even. The shape $(n, d)$ stays. Don't call the crate.
 //!
 //! # Hint
 //!
@@ -32,6 +32,8 @@ use nalgebra::DMatrix;
 pub fn turn_pairs(x: &DMatrix<f64>, positions: &[usize], base: f64) -> DMatrix<f64> {
     // SOLUTION
     let d = x.ncols();
+    // FAULT the-crate: this exercise asks you to do without it
+    // > let mut turned = attention::Rotary::new(base, attention::positions::RotaryPairs::Neighbours).map(|_| x.clone()).unwrap();
     let mut turned = x.clone();
     // FAULT row-number: has a position of its own
     // > for (i, position) in (0..positions.len()).enumerate() {
@@ -40,6 +42,11 @@ pub fn turn_pairs(x: &DMatrix<f64>, positions: &[usize], base: f64) -> DMatrix<f
             // FAULT half-speed: are the speeds base^(−2c/d)
             // > let speed = base.powf(-(c as f64) / d as f64);
             let speed = base.powf(-2.0 * c as f64 / d as f64);
+            // FAULT angles-in-f32: is an angle computed in f32
+            // > let (sin, cos) = f64::from(position as f32 * speed as f32).sin_cos();
+            // FAULT all-in-f32: is an angle computed in f32
+            // > let (sin, cos) = (position as f32 * speed as f32).sin_cos();
+            // > let (sin, cos) = (f64::from(sin), f64::from(cos));
             // FAULT turned-back: turned the other way
             // > let (sin, cos) = (-(position as f64) * speed).sin_cos();
             let (sin, cos) = (position as f64 * speed).sin_cos();
@@ -66,6 +73,14 @@ mod tests {
 
     fn same(a: &DMatrix<f64>, b: &DMatrix<f64>) -> bool {
         (a - b).norm() < 1e-9 // false for NaN
+    }
+
+    /// A number that is off in the seventh digit or so was rounded to an f32 on its way.
+    fn check_digits(off: f64) {
+        assert!(
+            !(1e-9..1e-4).contains(&off),
+            "right to some digits, and off by {off:.0e}: is an angle computed in f32?"
+        );
     }
 
     fn draw(n: usize, d: usize, seed: u64) -> DMatrix<f64> {
@@ -99,8 +114,10 @@ mod tests {
             !((got[(0, 1)] + sin).abs() < 1e-9),
             "(1, 0) at position 1 became (cos 1, −sin 1): it turned the other way"
         );
+        let right = dmatrix![cos, sin; -2.0 * sin, 2.0 * cos];
+        check_digits((&got - &right).amax());
         assert!(
-            same(&got, &dmatrix![cos, sin; -2.0 * sin, 2.0 * cos]),
+            same(&got, &right),
             "at position 1, (1, 0) becomes (cos 1, sin 1), and (0, 2) becomes (−2 sin 1, 2 cos 1)"
         );
     }
@@ -111,6 +128,7 @@ mod tests {
         let got = turn_pairs(&x, &[0, 1, 5, 40], 100.0);
         for i in 0..4 {
             let (before, after) = (x.row(i).norm(), got.row(i).norm());
+            check_digits((before - after).abs());
             assert!(
                 (before - after).abs() < 1e-9,
                 "row {i} had the length {before:.4} and now has {after:.4}, but a turn keeps lengths. Does a new number overwrite one that is still needed?"
@@ -126,6 +144,7 @@ mod tests {
         };
         for (i, j) in [(3, 0), (2, 6), (5, 5)] {
             let (near, far) = (score(i, j), score(i + 70, j + 70));
+            check_digits((near - far).abs());
             assert!(
                 (near - far).abs() < 1e-9,
                 "query at {i} and key at {j} score {near:.4}; both 70 later, {far:.4}. Are both turned by their own position?"
@@ -153,6 +172,7 @@ mod tests {
                 !same(&got, &back),
                 "d = {d}, base {base}: every pair turned the other way, by the negative angle"
             );
+            check_digits((&got - &right).amax());
             let column =
                 (0..d).find(|&c| !((got.column(c) - right.column(c)).norm() < 1e-9));
             let question = match column {
@@ -184,6 +204,7 @@ mod tests {
             !same(&one, &back),
             "with the positions 9, 4 and 700, every pair turned the other way"
         );
+        check_digits((&one - &right).amax());
         assert!(
             same(&one, &right),
             "with the positions 9, 4 and 700, the rows are turned by other angles than these positions give"

@@ -298,12 +298,12 @@ fn a_verdict_is_on_what_ran() {
         (output.status.success(), said(&output))
     };
     let (passes, text) = run(verdict("passes"));
-    assert!(passes && text.contains("all 4 tests pass"), "{text}");
+    assert!(passes && text.contains("all 5 tests pass"), "{text}");
 
     let mut uncaptured = verdict("fails");
     uncaptured.env("RUST_TEST_NOCAPTURE", "1");
     let (_, text) = run(uncaptured);
-    assert!(text.contains("0 of 4 tests pass") && text.contains("these words"), "{text}");
+    assert!(text.contains("0 of 5 tests pass") && text.contains("these words"), "{text}");
 
     let (passes, text) = run(verdict("claims"));
     assert!(!passes && text.contains("the tests stopped in the middle"), "{text}");
@@ -318,6 +318,63 @@ fn a_verdict_is_on_what_ran() {
     limited.env("CARGO", folder.join("cargo.sh")).env("BODY", "passes");
     let (passes, text) = run(limited);
     assert!(passes, "{text}");
+}
+
+#[test]
+#[cfg(unix)]
+fn words_that_hide_a_failure_or_a_call_are_refused_with_their_line() {
+    let (_temporary, folder) = practice();
+    let refused = |task: &str, code: &str| {
+        fs::write(folder.join(format!("src/{task}.rs")), code).unwrap();
+        let tested = cargo_of(&folder, "false").args(["test", task]).output().unwrap();
+        assert!(!tested.status.success());
+        said(&tested)
+    };
+    for (task, code, words) in [
+        ("softmax_rows", "// a\nuse std::process::exit;", "line 2, has `process::exit`"),
+        ("softmax_rows", "macro_rules! assert { }", "line 1, has `macro_rules! assert`"),
+        (
+            "softmax_rows",
+            "use attention::softmax_rows as mine;",
+            "has `attention::`: this exercise asks you to do without it",
+        ),
+        ("exponential_by_hand", "\nx.exp()", "line 2, has `.exp`"),
+    ] {
+        let said = refused(task, code);
+        assert!(said.contains(words), "{said}");
+    }
+    let own = "#[test]\nfn mine() { attention::softmax_rows(a) }";
+    assert!(refused("softmax_rows", own).contains("it doesn't compile"));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_long_compilation_is_announced() {
+    let (_temporary, folder) = practice();
+    fs::write(folder.join("src/softmax_rows.rs"), "// mine").unwrap();
+    for (seconds, is_announced) in [(0, false), (3, true)] {
+        let mut command = cargo_of(&folder, &format!("sleep {seconds}; false"));
+        let said = said(&command.args(["test", "softmax_rows"]).output().unwrap());
+        assert_eq!(said.contains("a few minutes"), is_announced, "{said}");
+    }
+    // The program itself is compiled by cargo, which shows its progress unless it is told not to.
+    let settings = fs::read_to_string(folder.join(".cargo/config.toml")).unwrap();
+    assert!(!settings.contains("quiet"), "{settings}");
+}
+
+#[test]
+fn a_folder_with_nothing_but_src_is_graded() {
+    let handed_in = tempfile::tempdir().unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let grade = || grade(sources(), handed_in.path(), work.path(), Limits::default());
+    let error = grade().unwrap_err().to_string();
+    assert!(error.contains("holds no exercises"), "{error}");
+    fs::create_dir(handed_in.path().join("src")).unwrap();
+    let file = handed_in.path().join("src/softmax_rows.rs");
+    fs::write(&file, "fn leave() { std::process::exit(0) }").unwrap();
+    let graded = grade().unwrap();
+    assert_eq!((graded.passed, graded.begun), (0, 1));
+    assert!(graded.page().contains("process::exit"), "{}", graded.page());
 }
 
 /// Two that wrote to one file would each read what the other's tests say.
@@ -376,7 +433,7 @@ fn verdicts_and_grades_are_of_what_was_written() {
     assert!(verdict().contains("it doesn't compile"));
     fs::write(&file, task.solution()).unwrap();
     let right = verdict();
-    assert!(right.contains("✓ softmax_rows: all 4 tests pass"), "{right}");
+    assert!(right.contains("✓ softmax_rows: all 5 tests pass"), "{right}");
     assert!(
         said(&exercises(&folder, &[])).contains(&format!("1 of {} done", tasks.len()))
     );
@@ -386,7 +443,7 @@ fn verdicts_and_grades_are_of_what_was_written() {
         ("loop {}", "no end after 2 s"),
         ("vec![0_u8; 4 << 30]; scores.clone()", "than the 1024 MiB that it may take"),
         ("softmax_rows(scores) * 2.0", "the stack overflowed"),
-        ("std::process::exit(0)", "stopped in the middle"),
+        ("std::process::abort()", "stopped in the middle"),
     ] {
         fs::write(&file, with(body)).unwrap();
         match trial::of_task(&folder, task, limits).unwrap() {

@@ -353,7 +353,6 @@ impl<T: Float> BackwardWorkspace<T> {
         }
     }
 
-    // ANCHOR: panel
     /// Adds what a panel of keys and a tile of queries contribute to the gradients of both.
     #[inline(always)]
     fn panel<S: InstructionSet, const M: usize, const MR: usize, const NR: usize>(
@@ -370,7 +369,6 @@ impl<T: Float> BackwardWorkspace<T> {
         self.add_gradients::<S, M, MR, NR>(simd, panel, share);
         self.add_not_finite(panel, M * self.sizes.lanes, share);
     }
-    // ANCHOR_END: panel
 
     /// The forward pass once more: scores, and from them and the log-sum-exp the weights.
     #[inline(always)]
@@ -502,7 +500,6 @@ impl<T: Float> BackwardWorkspace<T> {
         }
     }
 
-    // ANCHOR: add_gradients
     /// The three products that are left: `weightsᵀ · grad_output`, `grad_scoresᵀ · queries`
     /// and `grad_scores · keys`.
     #[inline(always)]
@@ -553,7 +550,6 @@ impl<T: Float> BackwardWorkspace<T> {
             add_grad_q::<S, T, MR, NR>(simd, across, grad_scores, width, share, d, keys);
         }
     }
-    // ANCHOR_END: add_gradients
 
     /// Adds the rows that were left out there, over the pairs that are seen.
     fn add_not_finite(&mut self, panel: &Panel<T>, width: usize, share: &mut [T]) {

@@ -405,7 +405,6 @@ struct Panel<'a, T: Float> {
 }
 
 impl<T: Float> ForwardWorkspace<T> {
-    // ANCHOR: panel
     /// A panel of queries meets the keys and values of a tile.
     #[inline(always)]
     fn panel<S: InstructionSet, const M: usize, const NR: usize>(
@@ -428,7 +427,6 @@ impl<T: Float> ForwardWorkspace<T> {
         }
         self.add_values::<S, M, NR>(simd, &panel, correction);
     }
-    // ANCHOR_END: panel
 
     /// The scores, with −∞ where the mask hides; and the largest of each query.
     #[inline(always)]

@@ -59,7 +59,6 @@ impl Threads {
         }
     }
 
-    // ANCHOR: queue
     /// Has every task done, by whichever thread is free. A thread makes its `scratch` once,
     /// and keeps it from task to task.
     pub(super) fn run<Task: Send, Scratch>(
@@ -81,7 +80,6 @@ impl Threads {
         };
         self.on_each(workers, worker);
     }
-    // ANCHOR_END: queue
 
     #[cfg(feature = "rayon")]
     fn on_each(&self, workers: usize, worker: impl Fn() + Sync) {

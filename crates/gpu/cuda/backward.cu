@@ -14,7 +14,6 @@
 
 #include "common.cuh"
 
-// ANCHOR: shape
 constexpr int THREADS = 128;
 constexpr int SIDE = THREADS / 2;      // a block has two sides of two warps each
 constexpr int STAYING = 4096 / D;      // rows of a block: keys, or queries
@@ -35,13 +34,11 @@ struct Shared {
     float lse[STAYING]; // of the queries of the tile, in powers of two
     float delta[STAYING];
 };
-// ANCHOR_END: shape
 
 extern "C" __constant__ int backward_delta_launch[3] = {THREADS, THREADS / 32, 0};
 extern "C" __constant__ int backward_keys_launch[3] = {THREADS, STAYING, int(sizeof(Shared))};
 extern "C" __constant__ int backward_queries_launch[3] = {THREADS, STAYING, int(sizeof(Shared))};
 
-// ANCHOR: delta
 // delta = rowsum(dO ⊙ O), (n_q): what the softmax takes off every gradient of a row of weights. One
 // row is the work of one warp.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -55,7 +52,6 @@ backward_delta(const float* output, const float* d_output, float* delta, int n_q
     sum = sum_of_lanes<32>(sum);
     if (threadIdx.x % 32 == 0) delta[size_t(head) * n_q + i] = sum;
 }
-// ANCHOR_END: delta
 
 // Four neighbouring numbers, by one load.
 __device__ inline void fetch(float (&to)[4], const float* from) {
@@ -90,7 +86,6 @@ __device__ void load_numbers(Shared& shared, const float* lse, const float* delt
     shared.delta[row] = there ? delta[first + row] : 0;
 }
 
-// ANCHOR: multiply
 // product = passing · stayingᵀ, (PASSING, STAYING). A thread computes four rows of it and four
 // columns (eight at D = 32). At D = 128 the tile doesn't have that many entries for 64 threads:
 // there two threads share their entries, and each sums over half of the D columns.
@@ -130,9 +125,7 @@ __device__ inline void multiply(Tile& product, const float (&passing)[PASSING][D
             if (share == 0) product[row + 4 * r][column + t * COLUMN_THREADS] = total;
         }
 }
-// ANCHOR_END: multiply
 
-// ANCHOR: entries
 // The products become A, and dA becomes dS, entry by entry.
 template <bool keys_stay>
 __device__ void finish_entries(Shared& shared, int head, int first_query, int first_key, int n_q,
@@ -155,7 +148,6 @@ __device__ void finish_entries(Shared& shared, int head, int first_query, int fi
         d_score = seen ? slope * weight * (d_score - shared.delta[i]) : 0;
     }
 }
-// ANCHOR_END: entries
 
 // ANCHOR: recompute
 // A and dS of the tile of `staying` and `passing`. One side computes the scores and the other, at
@@ -175,7 +167,6 @@ __device__ void recompute(Shared& shared, int head, int first_query, int first_k
 }
 // ANCHOR_END: recompute
 
-// ANCHOR: accumulate
 // gradient += tileᵀ · passing, (STAYING, D), of which a thread has eight neighbouring rows, and in
 // each `groups` float4 that lie half a row apart. Lanes share what they read as in `multiply`.
 constexpr int GRADIENT_LANES = D / 8;
@@ -206,7 +197,6 @@ __device__ void accumulate(float (&gradient)[8][4 * groups], const Tile& tile,
         }
     }
 }
-// ANCHOR_END: accumulate
 
 // Writes the thread's part of factor · gradient from row `first` of a matrix (n, D) on.
 template <int groups>
@@ -264,7 +254,6 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
 }
 // ANCHOR_END: keys
 
-// ANCHOR: queries
 // dQ, (n_q, D). A block keeps a tile of queries and the gradients of their outputs; the keys and
 // values come by. Each side sums half of the columns.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -292,4 +281,3 @@ backward_queries(const float* q, const float* k, const float* v, const float* d_
     }
     store<1>(gradient, head_of(d_q, head, n_q), first_query, n_q, side, scale);
 }
-// ANCHOR_END: queries

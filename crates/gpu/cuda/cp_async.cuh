@@ -11,7 +11,6 @@ __device__ inline SharedAddress shared_address(const void* pointer) {
     return static_cast<SharedAddress>(__cvta_generic_to_shared(pointer));
 }
 
-// ANCHOR: cp_async
 // Sends 16 bytes from global to shared memory on their way, past the registers; the thread goes on.
 // Only the first `bytes_valid` of them are read, the others become zeros.
 __device__ inline void cp_async_16(void* shared, const void* global, int bytes_valid) {
@@ -27,7 +26,6 @@ __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;"
 template <int pending> __device__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
-// ANCHOR_END: cp_async
 
 #else
 #include "host/cp_async.h"

@@ -13,7 +13,6 @@
 #include "common.cuh"
 #include "hopper.cuh"
 
-// ANCHOR: shape
 constexpr int CONSUMERS = D == 128 ? 2 : 3; // warpgroups, beside the producer
 constexpr int QUERIES = 64 * CONSUMERS;     // rows of a block
 constexpr int KEYS = 128;                   // rows of a tile of keys, or of values
@@ -39,7 +38,6 @@ struct Shared {
 // The swizzle is that of addresses, so its pattern of 1024 bytes must begin where a tile does.
 static_assert(sizeof(Tile<QUERIES>) % SWIZZLED_ROWS == 0 && sizeof(Tile<KEYS>) % SWIZZLED_ROWS == 0,
               "a tile is a whole number of patterns");
-// ANCHOR_END: shape
 
 extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int(sizeof(Shared))};
 extern "C" __constant__ int attention_forward_boxes[2] = {QUERIES, KEYS};
@@ -131,7 +129,6 @@ __device__ void begin_output(float (&o)[D / 2], unsigned (&weights)[KEYS / 16][4
 }
 // ANCHOR_END: products
 
-// ANCHOR: softmax
 // What the online softmax carries from tile to tile, for the thread's two rows.
 struct Rows {
     float m[2] = {MINUS_INFINITY, MINUS_INFINITY}; // the largest score so far, not scaled
@@ -178,7 +175,6 @@ __device__ void to_bf16(unsigned (&weights)[KEYS / 16][4], const float (&s)[KEYS
 #pragma unroll
     for (int i = 0; i < KEYS / 4; ++i) weights[i / 4][i % 4] = pack_bf16(s[2 * i], s[2 * i + 1]);
 }
-// ANCHOR_END: softmax
 
 // ANCHOR: turns
 // The consumers begin their products in turns, so that while one has the tensor cores the others
@@ -271,7 +267,6 @@ struct Consumer {
     }
 };
 
-// ANCHOR: store
 // A warp's 16 rows, divided by their sums, through the place of their queries, which no thread
 // reads any more, so that 16 bytes a lane go out, whole rows by neighbouring lanes.
 __device__ void store(Consumer& consumer, Bf16* output, float* lse, int n_q) {
@@ -307,9 +302,7 @@ __device__ void store(Consumer& consumer, Bf16* output, float* lse, int n_q) {
                 *reinterpret_cast<const uint4*>(chunk);
     }
 }
-// ANCHOR_END: store
 
-// ANCHOR: kernel
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
                   const __grid_constant__ TensorMap v, Bf16* output, float* lse, int n_q, int n_k,
@@ -347,4 +340,3 @@ attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ T
         store(consumer, output, lse, n_q);
     }
 }
-// ANCHOR_END: kernel

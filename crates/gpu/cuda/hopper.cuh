@@ -14,7 +14,6 @@ using Barrier = unsigned long long; // an mbarrier: 64 bits in shared memory, kn
 
 // ---- layouts, for the GPU and for the CPU that imitates it ------------------------------------
 
-// ANCHOR: swizzle
 // Where a copy with 128-byte swizzle puts things, and where wgmma looks for them. A row is 128
 // bytes, eight chunks of 16; eight rows repeat. Chunk c of row r stands at place c ^ (r mod 8) of
 // its row, so that the eight chunks c of eight rows lie in different banks. To be exact, bits 4–6
@@ -24,7 +23,6 @@ constexpr int SWIZZLED_ROW = 128;
 constexpr int SWIZZLED_ROWS = 8 * SWIZZLED_ROW;
 
 __device__ inline int swizzled(int row, int chunk) { return chunk ^ (row % 8); }
-// ANCHOR_END: swizzle
 
 #ifdef __CUDACC__
 // ---- on the GPU -------------------------------------------------------------------------------
@@ -47,7 +45,6 @@ __device__ inline bool elect() {
     return elected;
 }
 
-// ANCHOR: mbarrier
 // A phase of an mbarrier ends when `arrivals` have come and no bytes are outstanding; the next
 // one begins at once. Phases have numbers from 0; a wait names the parity of the one it waits
 // for.
@@ -88,9 +85,7 @@ __device__ inline void mbarrier_wait(Barrier& barrier, unsigned parity) {
                      : "=r"(over) : "r"(shared_address(&barrier)), "r"(parity) : "memory");
     } while (!over);
 }
-// ANCHOR_END: mbarrier
 
-// ANCHOR: tma
 // Sends the box of the tensor that begins at element (x, y, z), x innermost, on its way into
 // shared memory, swizzled as the map says, zeros where the tensor has ended. One thread asks for
 // it, none carries it. The barrier gets the bytes of the whole box, zeros included.
@@ -101,9 +96,7 @@ __device__ inline void tma_load(void* shared, const TensorMap& map, Barrier& bar
                  ::"r"(shared_address(shared)), "l"(&map), "r"(shared_address(&barrier)),
                    "r"(x), "r"(y), "r"(z) : "memory");
 }
-// ANCHOR_END: tma
 
-// ANCHOR: setmaxnreg
 // The warpgroup gives registers back to the block's pool, or takes some (and waits until they are
 // there): from now on each of its threads has `count`, a multiple of 8 from 24 to 256.
 template <int count> __device__ void keep_registers() {
@@ -113,7 +106,6 @@ template <int count> __device__ void keep_registers() {
 template <int count> __device__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
 }
-// ANCHOR_END: setmaxnreg
 
 // Barrier `number`, 1 to 15 (0 is that of __syncthreads): its turn ends when `threads` have come,
 // and those who `sync` stay until then.
@@ -125,7 +117,6 @@ __device__ inline void named_barrier_arrive(int number, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-// ANCHOR: wgmma_order
 // Products run beside the threads. Between a thread's last use of a register and the first
 // product that reads or writes it stands a fence; products are committed in groups; until a group
 // has been waited for, its registers must not be touched, and its tiles in shared memory must
@@ -154,7 +145,6 @@ template <int rows, int count> __device__ void pin(unsigned (&registers)[rows][c
 #pragma unroll
         for (int j = 0; j < count; ++j) asm volatile("" : "+r"(registers[i][j])::"memory");
 }
-// ANCHOR_END: wgmma_order
 
 // The operands of a product, which PTX wants one by one: their places in the text, and the
 // registers.
@@ -170,7 +160,6 @@ template <int rows, int count> __device__ void pin(unsigned (&registers)[rows][c
 #define REGISTERS_32(d, i)                                                                         \
     REGISTERS_8(d, i), REGISTERS_8(d, i + 8), REGISTERS_8(d, i + 16), REGISTERS_8(d, i + 24)
 
-// ANCHOR: wgmma
 // How a warpgroup holds a matrix. Warp w of the four has rows 16 w to 16 w + 15; its lane 4 g + t
 // has of these the rows g and g + 8. Of the n columns of D it has 2t and 2t + 1 of every eight:
 //     d[4 j], d[4 j + 1]       row g,     columns 8 j + 2t and 8 j + 2t + 1
@@ -205,13 +194,11 @@ __device__ inline void wgmma(float (&d)[32], const unsigned (&a)[4], unsigned lo
                  : REGISTERS_32(d, 0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-// ANCHOR_END: wgmma
 
 #else
 #include "host/hopper.h"
 #endif
 
-// ANCHOR: descriptor
 // What wgmma is told of a factor in shared memory with 128-byte swizzle (PTX ISA, "Matrix
 // Descriptor Format"): its address in bits 0–13, the leading offset in bits 16–29, the stride
 // offset in bits 32–45, all without their last four bits, and in bits 62–63 a 1 for the swizzle.
@@ -232,4 +219,3 @@ __device__ inline unsigned long long descriptor(const void* tile, int leading = 
 __device__ inline unsigned long long advance(unsigned long long descriptor, int bytes) {
     return descriptor + (bytes >> 4);
 }
-// ANCHOR_END: descriptor

@@ -7,7 +7,6 @@
 #include "common.cuh"
 #include "cp_async.cuh"
 
-// ANCHOR: shape
 constexpr int THREADS = 128;
 constexpr int QUERIES = 64; // rows of a block; a warp has 16 of them
 constexpr int KEYS = 128;   // rows of a tile of keys and values
@@ -26,11 +25,9 @@ struct Shared {
     float q[QUERIES][D + 4];
     float weights[QUERIES][KEYS + 4];
 };
-// ANCHOR_END: shape
 
 extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int(sizeof(Shared))};
 
-// ANCHOR: place
 // A warp is sixteen pairs of lanes. The two of a pair have neighbouring rows and the same columns,
 // and every pair has other columns. So in each load that feeds a product, either lanes n and n ^ 1
 // or lanes n and n ^ 2 ask for the same float4. This the hardware rewards: it serves half a warp at
@@ -49,7 +46,6 @@ constexpr int OUTPUT_LANES = D / COLUMNS;
 constexpr int SPLITS = 16 / OUTPUT_LANES;
 __device__ inline int output_lane() { return lane_column() % OUTPUT_LANES; }
 __device__ inline int split() { return lane_column() / OUTPUT_LANES; }
-// ANCHOR_END: place
 
 // ANCHOR: swizzle
 // Where float4 `column` of a row lies in a chunk with rows of `width` float4. Every fourth row the
@@ -85,7 +81,6 @@ __device__ inline void load_queries(Shared& shared, const float* q, int first, i
     }
 }
 
-// ANCHOR: load
 // Begins to load a chunk: rows of `width` float4, from row `first` and column `first_column` of a
 // matrix (n, D); zeros past its end. Neighbouring threads copy neighbouring float4, and a thread
 // the same column of four neighbouring rows, which lies at the same place in each.
@@ -103,7 +98,6 @@ __device__ void begin_load(float4* chunk, const float* matrix, int first, int fi
             cp_async_16(to + e * width, from + (row + e) * D, row + e < rows ? 16 : 0);
     }
 }
-// ANCHOR_END: load
 
 // ANCHOR: scores
 // S += Q Kᵀ over the columns of a chunk of keys, of which `first_column` is the first.
@@ -141,7 +135,6 @@ __device__ inline void hide(float (&s)[ROWS][COLUMNS], int first_query, int firs
     }
 }
 
-// ANCHOR: softmax
 // The online softmax of kernel 1, for each of the thread's rows: scores become weights. At every
 // tile the lanes of a row agree on its maximum; `sum` is of the thread's own keys until the end.
 __device__ inline void online_softmax(float (&s)[ROWS][COLUMNS], float (&m)[ROWS],
@@ -164,7 +157,6 @@ __device__ inline void online_softmax(float (&s)[ROWS][COLUMNS], float (&m)[ROWS
         }
     }
 }
-// ANCHOR_END: softmax
 
 // Weights go through shared memory, since the lanes of a row need those of each other.
 __device__ inline void store_weights(Shared& shared, const float (&s)[ROWS][COLUMNS]) {
@@ -176,7 +168,6 @@ __device__ inline void store_weights(Shared& shared, const float (&s)[ROWS][COLU
                 make_float4(s[r][t], s[r][t + 1], s[r][t + 2], s[r][t + 3]);
 }
 
-// ANCHOR: values
 // O += P V over a chunk of values, of which `first_value` is the first of the tile. Of every
 // 16 · SPLITS values, a split takes sixteen.
 __device__ inline void add_values(float (&o)[ROWS][COLUMNS], const Shared& shared,
@@ -204,7 +195,6 @@ __device__ inline void add_values(float (&o)[ROWS][COLUMNS], const Shared& share
         }
     }
 }
-// ANCHOR_END: values
 
 // Writes the thread's part of the output, (n_q, D), and of the log-sum-exp.
 __device__ inline void store_output(const float (&o)[ROWS][COLUMNS], const float (&m)[ROWS],
@@ -227,7 +217,6 @@ __device__ inline void store_output(const float (&o)[ROWS][COLUMNS], const float
     }
 }
 
-// ANCHOR: kernel
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_forward(const float* q, const float* k, const float* v, float* output, float* lse,
                   int n_q, int n_k, float scale) {
@@ -278,4 +267,3 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
     }
     store_output(o, m, sum, head_of(output, head, n_q), lse + size_t(head) * n_q, first_query, n_q);
 }
-// ANCHOR_END: kernel

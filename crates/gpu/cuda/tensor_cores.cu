@@ -12,7 +12,6 @@
 #include "common.cuh"
 #include "tensor_cores.cuh"
 
-// ANCHOR: shape
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int ROW_TILES = 2;                 // of 16 rows: what a warp reads of k and v serves both
@@ -21,9 +20,7 @@ constexpr int QUERIES = ROWS_A_WARP * WARPS; // rows of a block
 constexpr int KEYS = 64;                     // rows of a tile of keys or of values
 constexpr int CHUNKS = D / 8;                // of 16 bytes in a row: what one copy brings
 constexpr int BLOCKS = D == 64 ? 3 : 2;      // on a multiprocessor, as many as the registers allow
-// ANCHOR_END: shape
 
-// ANCHOR: swizzle
 // Rows of bf16, cut into chunks of 16 bytes. A row is 128 or 256 bytes long, so that the same chunk
 // of all rows would lie in the same four banks. Chunk c of row r is therefore kept at
 // c XOR (r mod 8): eight rows that follow each other have it in eight different places, which cover
@@ -39,7 +36,6 @@ template <int rows> struct Tile {
 __device__ inline SharedAddress move(SharedAddress from, int down, int right) {
     return (from ^ right * int(sizeof(uint4))) + down * CHUNKS * int(sizeof(uint4));
 }
-// ANCHOR_END: swizzle
 
 struct Shared {
     Tile<QUERIES> q; // in the end, the output
@@ -61,7 +57,6 @@ __device__ inline int lane() { return threadIdx.x % 32; }
 // The warp's first row within the block.
 __device__ inline int first_row() { return threadIdx.x / 32 * ROWS_A_WARP; }
 
-// ANCHOR: load
 // Sends rows of a matrix (n, D) on their way into a tile; only `rows_left` of them exist, the
 // others become zeros. Neighbouring threads copy neighbouring chunks.
 template <int rows> __device__ void load(Tile<rows>& tile, const Bf16* matrix, int rows_left) {
@@ -72,7 +67,6 @@ template <int rows> __device__ void load(Tile<rows>& tile, const Bf16* matrix, i
     for (int down = 0; down < rows; down += THREADS / CHUNKS)
         cp_async_16(tile.at(row + down, chunk), from + down * D, down < rows_left ? 16 : 0);
 }
-// ANCHOR_END: load
 
 // ANCHOR: scores
 // S = Q Kᵀ for the warp's 32 queries and the tile's 64 keys, not yet scaled. `mma_bf16` wants its
@@ -101,7 +95,6 @@ __device__ inline void scores(Scores& s, Tile<QUERIES>& q, Tile<KEYS>& k) {
 }
 // ANCHOR_END: scores
 
-// ANCHOR: mask
 // Scores of keys that a query does not see become minus infinity. `first_query` is the warp's.
 __device__ inline void mask(Scores& s, int first_query, int first_key, int n_q, int n_k) {
 #pragma unroll
@@ -116,9 +109,7 @@ __device__ inline void mask(Scores& s, int first_query, int first_key, int n_q, 
                 if (8 * j >= seen) s[r][j][e] = MINUS_INFINITY;
         }
 }
-// ANCHOR_END: mask
 
-// ANCHOR: correct
 // What was summed so far was measured from `m_before`; from now on it is measured from `m`.
 __device__ inline void correct(Output& o, OfRows& sum, const OfRows& m_before, const OfRows& m) {
 #pragma unroll
@@ -132,7 +123,6 @@ __device__ inline void correct(Output& o, OfRows& sum, const OfRows& m_before, c
                 o[r][c][2 * half] *= correction, o[r][c][2 * half + 1] *= correction;
         }
 }
-// ANCHOR_END: correct
 
 // ANCHOR: follow
 // The online softmax, first half. `m` is what a row's scores are measured from, in powers of two.
@@ -181,7 +171,6 @@ __device__ inline void weights(unsigned (&a)[4], OfRows& sum, const Scores& s, c
 }
 // ANCHOR_END: weights
 
-// ANCHOR: weigh
 // O += A V, 16 keys at a time: while the tensor cores work on some, the weights of the next are
 // computed. `mma_bf16` wants columns of V, whose rows are in shared memory: it is transposed on its
 // way.
@@ -205,9 +194,7 @@ __device__ inline void weigh(Output& o, OfRows& sum, const Scores& s, const OfRo
         }
     }
 }
-// ANCHOR_END: weigh
 
-// ANCHOR: store
 // Output and log-sum-exp; both begin at the warp's first row, `rows_left` of them exist. The lanes
 // of a row have four bytes each of a chunk. They put them together in the part of shared memory
 // where their warp's queries were; then neighbouring lanes write neighbouring chunks.
@@ -236,9 +223,7 @@ __device__ inline void store(Bf16* output, float* lse, Tile<QUERIES>& staged, co
             *reinterpret_cast<uint4*>(output + (row + down) * D + chunk * 8) =
                 *staged.at(first_row() + row + down, chunk);
 }
-// ANCHOR_END: store
 
-// ANCHOR: kernel
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 attention_forward(const Bf16* q, const Bf16* k, const Bf16* v, Bf16* output, float* lse,
                   int n_q, int n_k, float scale) { // scale > 0
@@ -290,4 +275,3 @@ attention_forward(const Bf16* q, const Bf16* k, const Bf16* v, Bf16* output, flo
     const size_t row = size_t(head) * n_q + first_query + first_row();
     store(output + row * D, lse + row, shared.q, o, m, sum, n_q - first_query - first_row());
 }
-// ANCHOR_END: kernel

@@ -63,7 +63,6 @@ pub fn architectures(program: Program) -> Vec<Architecture> {
     [oldest].into_iter().chain(newer).collect()
 }
 
-// ANCHOR: declarations
 /// Returns a declaration of each function of a program, as the list of its parameters
 /// says. The tests compile it behind the text: a compiler refuses two functions of one C
 /// name, so what it compiles takes what is launched.
@@ -85,7 +84,6 @@ pub fn declarations(program: Program) -> String {
     };
     program.source().functions.iter().map(declaration).collect()
 }
-// ANCHOR_END: declarations
 
 const Q: Tensor = Tensor::Q;
 const K: Tensor = Tensor::K;

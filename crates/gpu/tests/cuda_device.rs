@@ -31,7 +31,6 @@ fn must_run() -> bool {
     std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1")
 }
 
-// ANCHOR: gpu
 /// The GPU, for one test at a time, since they measure its time and its memory; or none,
 /// and why.
 fn gpu() -> Option<(&'static Gpu, MutexGuard<'static, ()>)> {
@@ -46,7 +45,6 @@ fn gpu() -> Option<(&'static Gpu, MutexGuard<'static, ()>)> {
         }
     }
 }
-// ANCHOR_END: gpu
 
 /// The forward kernels that this device has the instructions for.
 fn kernels(gpu: &Gpu) -> Vec<Program> {
@@ -276,7 +274,6 @@ fn every_kernel_is_attention() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-// ANCHOR: future
 #[test]
 fn the_future_does_not_move_the_past() {
     let Some((gpu, _turn)) = gpu() else { return };
@@ -303,7 +300,6 @@ fn the_future_does_not_move_the_past() {
         }
     }
 }
-// ANCHOR_END: future
 
 #[test]
 fn each_run_gives_the_same_bits() {

@@ -206,7 +206,6 @@ impl AttentionShape {
     /// assert_eq!(bytes.weights, 2 << 30); // 32 heads: 2 GiB
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: bytes
     pub fn bytes(&self, element: usize) -> Result<Bytes> {
         self.check()?;
         check_positive("element", element)?;
@@ -220,7 +219,6 @@ impl AttentionShape {
             output: count(&[n_q, d_v], &all)?,
         })
     }
-    // ANCHOR_END: bytes
 
     /// Returns the arithmetic intensity in FLOP/byte: the core's operations over [`AttentionShape::bytes`]. In `f32`, with one
     /// width d for all, n(4d + 5) / (4(4d + n)).
@@ -234,11 +232,9 @@ impl AttentionShape {
     /// assert!((intensity - by_hand).abs() < 1e-12);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: intensity
     pub fn intensity(&self, element: usize) -> Result<f64> {
         Ok(self.flops()?.core() as f64 / self.bytes(element)?.total() as f64)
     }
-    // ANCHOR_END: intensity
 
     /// Returns the number of tokens at which the core's two products cost as much as the projections, and beyond which they cost
     /// more: 2·d_model, for as many keys as queries.

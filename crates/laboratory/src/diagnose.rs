@@ -461,7 +461,6 @@ struct Probe<'a, L> {
 }
 
 impl<L: AttentionLayer> Probe<'_, L> {
-    // ANCHOR: influence
     /// The distance that each output moves as each token is changed: a share of the
     /// largest output.
     fn influence(&self, rng: &mut ChaCha8Rng) -> Result<DMatrix<f64>> {
@@ -485,7 +484,6 @@ impl<L: AttentionLayer> Probe<'_, L> {
         let largest = self.output.amax();
         Ok(if largest > 0.0 { influence / largest } else { influence })
     }
-    // ANCHOR_END: influence
 
     /// The output with another sequence in the place of that which keys and values come from.
     fn run_on(&self, source: &DMatrix<f64>) -> Result<DMatrix<f64>> {

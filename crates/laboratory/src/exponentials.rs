@@ -31,7 +31,6 @@ pub(crate) trait Columns<T> {
 }
 
 impl Exponentials {
-    // ANCHOR: dispatch
     /// Runs the loops of `columns` with this way to compute `2^x`.
     pub(crate) fn apply<T: Float>(self, columns: impl Columns<T>) {
         self.apply_with(pulp::Arch::new(), columns); // what this processor has
@@ -51,7 +50,6 @@ impl Exponentials {
             },
         }
     }
-    // ANCHOR_END: dispatch
 }
 
 #[cfg(test)]

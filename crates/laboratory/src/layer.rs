@@ -24,7 +24,6 @@ use nalgebra::DMatrix;
 /// assert!(largest_weight(&layer)? < 1.0);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: trait
 pub trait AttentionLayer: NamedParameters<f64> + Clone {
     /// The matrices that the forward pass keeps for the backward pass.
     type Cache;
@@ -56,7 +55,6 @@ pub trait AttentionLayer: NamedParameters<f64> + Clone {
     /// Returns the queries, keys, values and weights of each head.
     fn heads(cache: &Self::Cache) -> Vec<AttentionCache<f64>>;
 }
-// ANCHOR_END: trait
 
 macro_rules! attention_layer {
     ($layer:ident, $cache:ident, |$bound:ident| $heads:expr) => {

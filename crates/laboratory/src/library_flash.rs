@@ -205,7 +205,6 @@ struct Absorb<'a, T> {
     values: &'a mut [T],
 }
 
-// ANCHOR: absorb
 impl<T: Float> Columns<T> for Absorb<'_, T> {
     #[inline(always)]
     fn run(self, exp2: impl Fn(T) -> T) {
@@ -244,4 +243,3 @@ impl<T: Float> Columns<T> for Absorb<'_, T> {
         }
     }
 }
-// ANCHOR_END: absorb

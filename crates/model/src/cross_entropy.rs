@@ -20,7 +20,6 @@ use nalgebra::{DMatrix, convert, convert_unchecked};
 /// assert_eq!(gradient, dmatrix![0.5, -0.5; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: cross_entropy
 pub fn cross_entropy<T: Float>(
     scores: &DMatrix<T>,
     targets: &[Option<usize>],
@@ -48,7 +47,6 @@ pub fn cross_entropy<T: Float>(
     }
     Ok((convert(loss), gradient))
 }
-// ANCHOR_END: cross_entropy
 
 fn check<T: Float>(scores: &DMatrix<T>, targets: &[Option<usize>]) -> Result<()> {
     let (given, expected) = (targets.len(), scores.nrows());

@@ -60,7 +60,6 @@ impl<T: Float> Mlp<T> {
     ///
     /// # Errors
     /// `x` is not d_model wide.
-    // ANCHOR: mlp
     pub fn forward(&self, x: &DMatrix<T>) -> Result<(DMatrix<T>, MlpCache<T>)> {
         let (normed, norm) = self.norm.forward(x);
         let hidden = linear_by(&Flash::new(), &normed, &self.w_1, &self.b_1)?;
@@ -69,13 +68,11 @@ impl<T: Float> Mlp<T> {
         let y = linear_by(&Flash::new(), &active, &self.w_2, &self.b_2)?;
         Ok((y, MlpCache { norm, normed, gate, active }))
     }
-    // ANCHOR_END: mlp
 
     /// Returns the gradients with respect to `x` (n, d_model) and to the parameters.
     ///
     /// # Errors
     /// `grad_y` is not of the output's shape.
-    // ANCHOR: mlp_backward
     pub fn backward(
         &self,
         cache: &MlpCache<T>,
@@ -93,7 +90,6 @@ impl<T: Float> Mlp<T> {
         let (grad_x, norm) = self.norm.backward(norm, &grad_normed);
         Ok((grad_x, Mlp { norm, w_1, b_1, w_2, b_2 }))
     }
-    // ANCHOR_END: mlp_backward
 }
 
 /// Returns 1 / (1 + e^−h) for each entry.

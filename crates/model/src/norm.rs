@@ -33,7 +33,6 @@ impl<T: Float> RmsNorm<T> {
     }
 
     /// Shapes: `x` (n, d_model) → (n, d_model).
-    // ANCHOR: rms_norm
     pub fn forward(&self, x: &DMatrix<T>) -> (DMatrix<T>, NormCache<T>) {
         let root = root_mean_squares(x);
         let mut unit = x.clone();
@@ -42,10 +41,8 @@ impl<T: Float> RmsNorm<T> {
         scale_columns(&mut y, &self.gain);
         (y, NormCache { unit, root })
     }
-    // ANCHOR_END: rms_norm
 
     /// Returns the gradients with respect to `x` (n, d_model) and to the gain.
-    // ANCHOR: rms_norm_backward
     pub fn backward(
         &self,
         cache: &NormCache<T>,
@@ -63,7 +60,6 @@ impl<T: Float> RmsNorm<T> {
         }
         (grad_x, RmsNorm { gain })
     }
-    // ANCHOR_END: rms_norm_backward
 }
 
 /// LayerNorm: rows are moved to a mean of zero, then [`RmsNorm`], and a learned bias is added.
@@ -87,7 +83,6 @@ impl<T: Float> LayerNorm<T> {
     }
 
     /// Shapes: `x` (n, d_model) → (n, d_model).
-    // ANCHOR: layer_norm
     pub fn forward(&self, x: &DMatrix<T>) -> (DMatrix<T>, NormCache<T>) {
         let (mut y, cache) = self.rms.forward(&centred(x));
         for (mut column, &bias) in y.column_iter_mut().zip(&self.bias) {
@@ -95,10 +90,8 @@ impl<T: Float> LayerNorm<T> {
         }
         (y, cache)
     }
-    // ANCHOR_END: layer_norm
 
     /// Returns the gradients with respect to `x` (n, d_model), and to gain and bias.
-    // ANCHOR: layer_norm_backward
     pub fn backward(
         &self,
         cache: &NormCache<T>,
@@ -107,7 +100,6 @@ impl<T: Float> LayerNorm<T> {
         let (grad_centred, rms) = self.rms.backward(cache, grad_y);
         (centred(&grad_centred), LayerNorm { rms, bias: grad_y.row_sum() })
     }
-    // ANCHOR_END: layer_norm_backward
 }
 
 /// Returns the rows less their means.

@@ -39,7 +39,6 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the step size of a step, of which the first is 1.
-    // ANCHOR: rate
     pub fn rate(&self, step: u64) -> f32 {
         if step <= self.warm_up {
             return self.rate * step as f32 / self.warm_up as f32;
@@ -49,7 +48,6 @@ impl Plan {
         // To a tenth, not to 0: the last steps should count for something.
         self.rate * (0.55 + 0.45 * (std::f32::consts::PI * done).cos())
     }
-    // ANCHOR_END: rate
 }
 
 /// What was measured after some steps.

@@ -132,7 +132,6 @@ pub struct Text {
 }
 
 impl<T: Float> Block<T> {
-    // ANCHOR: block
     fn forward(
         &self,
         x: &mut DMatrix<T>,
@@ -149,10 +148,8 @@ impl<T: Float> Block<T> {
         });
         Ok(BlockCache { norm, attention, mlp })
     }
-    // ANCHOR_END: block
 
     /// Takes the gradient with respect to the block's output to that of its input: through each layer, and past it.
-    // ANCHOR: block_backward
     fn backward(
         &self,
         cache: &BlockCache<T>,
@@ -169,7 +166,6 @@ impl<T: Float> Block<T> {
         *grad_x += through;
         Ok(Block { norm, attention: attention.parameters, mlp })
     }
-    // ANCHOR_END: block_backward
 }
 
 impl<T: Float> Transformer<T> {
@@ -221,7 +217,6 @@ impl<T: Float> Transformer<T> {
         Ok(self.embedding.select_rows(tokens))
     }
 
-    // ANCHOR: forward
     fn forward_by(
         &self,
         engine: impl Engine<T> + Clone + 'static,
@@ -236,13 +231,11 @@ impl<T: Float> Transformer<T> {
             linear_by(&Flash::new(), &normed, &self.unembedding, &RowDVector::zeros(0))?;
         Ok((scores, TransformerCache { tokens: tokens.to_vec(), blocks, norm, normed }))
     }
-    // ANCHOR_END: forward
 
     /// Returns the gradients with respect to all parameters.
     ///
     /// # Errors
     /// `grad_scores` is not of the shape of the scores.
-    // ANCHOR: backward
     pub fn backward(
         &self,
         cache: &TransformerCache<T>,
@@ -265,7 +258,6 @@ impl<T: Float> Transformer<T> {
         }
         Ok(Transformer { embedding, blocks, norm, unembedding })
     }
-    // ANCHOR_END: backward
 
     /// Returns the mean loss of the tokens that are to be said in some texts, and its gradients.
     ///

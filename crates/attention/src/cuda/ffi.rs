@@ -158,7 +158,6 @@ impl Program {
 }
 
 impl Tensors {
-    // ANCHOR: launch
     /// Launches the functions of the program, in order, each with the arguments that
     /// its list asks for, and does not wait. What it only reads is left as it was.
     ///
@@ -203,7 +202,6 @@ impl Tensors {
         }
         Ok(())
     }
-    // ANCHOR_END: launch
 }
 
 /// The bytes of a [`Parameter::Map`].

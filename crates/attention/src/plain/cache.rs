@@ -27,8 +27,10 @@ impl Cache {
 }
 // ANCHOR_END: cache
 
+// ANCHOR: step
 impl Model {
-    /// The scores (1, vocabulary) of what follows one more token, with a cache for each block.
+    /// The scores (1, vocabulary) of what follows one more token, with a cache for each
+    /// block.
     pub fn step(&self, token: usize, caches: &mut [Cache]) -> Matrix {
         let mut x = self.embedding.rows(token, 1).into_owned();
         for (block, cache) in self.blocks.iter().zip(caches) {
@@ -38,3 +40,4 @@ impl Model {
         rms_norm(&x) * &self.unembedding
     }
 }
+// ANCHOR_END: step

@@ -1,4 +1,4 @@
-use super::{Layer, Matrix, attention, rotate};
+use super::{Layer, Matrix, attention};
 
 // ANCHOR: heads
 /// A layer whose columns are shared out among several heads.
@@ -6,9 +6,14 @@ use super::{Layer, Matrix, attention, rotate};
 pub struct Heads {
     pub layer: Layer,
     pub n_heads: usize,
-    pub rotary: bool, // whether queries and keys are turned to their positions
+    pub turn: Option<Turn>, // what is done to queries and keys before they meet
 }
 
+/// Turns rows to their positions, of which the first is given; or back, with −1 for 1.
+pub type Turn = fn(&Matrix, usize, f64) -> Matrix;
+// ANCHOR_END: heads
+
+// ANCHOR: kept
 /// What the backward pass needs of the forward pass.
 pub struct Kept {
     pub x: Matrix,             // (n, d_model)
@@ -16,10 +21,10 @@ pub struct Kept {
     pub weights: Vec<Matrix>,  // of each head (n, n)
     pub attended: Matrix,      // (n, d_model), all heads side by side
 }
-// ANCHOR_END: heads
+// ANCHOR_END: kept
 
+// ANCHOR: forward
 impl Heads {
-    // ANCHOR: forward
     /// As [`Layer::forward`], by several heads.
     pub fn forward(
         &self,
@@ -31,19 +36,25 @@ impl Heads {
         let output = &attended * &self.layer.w_o; // (n, d_model)
         (output, Kept { x: x.clone(), qkv, weights, attended })
     }
+}
+// ANCHOR_END: forward
 
+// ANCHOR: project
+impl Heads {
     /// The queries, keys and values of each head; the first token has position `first`.
     pub fn project(&self, x: &Matrix, first: usize) -> [Vec<Matrix>; 3] {
         let Layer { w_q, w_k, w_v, .. } = &self.layer;
         let [mut q, mut k, v] = [w_q, w_k, w_v].map(|w| self.split(&(x * w)));
-        if self.rotary {
-            q.iter_mut().chain(&mut k).for_each(|rows| *rows = rotate(rows, first, 1.0));
+        if let Some(turn) = self.turn {
+            q.iter_mut().chain(&mut k).for_each(|rows| *rows = turn(rows, first, 1.0));
         }
         [q, k, v]
     }
-    // ANCHOR_END: forward
+}
+// ANCHOR_END: project
 
-    // ANCHOR: attend
+// ANCHOR: attend
+impl Heads {
     /// The outputs of all heads side by side, and the weights of each.
     pub fn attend(
         &self,
@@ -54,14 +65,18 @@ impl Heads {
         let (outputs, weights): (Vec<_>, _) = heads.unzip();
         (join(&outputs), weights)
     }
+}
+// ANCHOR_END: attend
 
+// ANCHOR: split
+impl Heads {
     /// The columns of each head: d = d_model / n_heads of them.
     pub fn split(&self, all: &Matrix) -> Vec<Matrix> {
         let d = all.ncols() / self.n_heads;
         (0..self.n_heads).map(|h| all.columns(h * d, d).into_owned()).collect()
     }
-    // ANCHOR_END: attend
 }
+// ANCHOR_END: split
 
 // ANCHOR: join
 /// Heads, side by side again.

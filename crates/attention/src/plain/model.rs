@@ -1,10 +1,13 @@
-use super::{Heads, Kept, Layer, Matrix, causal, cross_entropy, random};
+use super::{Heads, Kept, Layer, Matrix, causal, cross_entropy, random, rotate};
 
+// ANCHOR: rms_norm
 /// Rows of mean square 1.
 pub fn rms_norm(x: &Matrix) -> Matrix {
     Matrix::from_fn(x.nrows(), x.ncols(), |i, c| x[(i, c)] / root_mean_square(x, i))
 }
+// ANCHOR_END: rms_norm
 
+// ANCHOR: rms_norm_backward
 /// The gradient of the rows: what would only change a row's size is lost.
 pub fn rms_norm_backward(x: &Matrix, grad: &Matrix) -> Matrix {
     let y = rms_norm(x);
@@ -13,24 +16,34 @@ pub fn rms_norm_backward(x: &Matrix, grad: &Matrix) -> Matrix {
         (grad[(i, c)] - y[(i, c)] * along[i]) / root_mean_square(x, i)
     })
 }
+// ANCHOR_END: rms_norm_backward
 
+// ANCHOR: root_mean_square
 fn root_mean_square(x: &Matrix, i: usize) -> f64 {
     (x.row(i).norm_squared() / x.ncols() as f64 + 1e-5).sqrt()
 }
+// ANCHOR_END: root_mean_square
 
+// ANCHOR: mlp
 /// Each token by itself, through a wider layer.
 #[derive(Clone)]
 pub struct Mlp {
     pub w_1: Matrix, // (d_model, d_hidden)
     pub w_2: Matrix, // (d_hidden, d_model)
 }
+// ANCHOR_END: mlp
 
+// ANCHOR: mlp_forward
 impl Mlp {
     /// silu(x · w_1) · w_2, where silu(h) = h · sigmoid(h).
     pub fn forward(&self, x: &Matrix) -> Matrix {
         (x * &self.w_1).map(|h| h * sigmoid(h)) * &self.w_2
     }
+}
+// ANCHOR_END: mlp_forward
 
+// ANCHOR: mlp_backward
+impl Mlp {
     pub fn backward(&self, x: &Matrix, grad: &Matrix) -> (Matrix, Mlp) {
         let hidden = x * &self.w_1;
         let w_2 = hidden.map(|h| h * sigmoid(h)).transpose() * grad;
@@ -40,18 +53,24 @@ impl Mlp {
         (grad_x, Mlp { w_1: x.transpose() * grad_hidden, w_2 })
     }
 }
+// ANCHOR_END: mlp_backward
 
+// ANCHOR: sigmoid
 fn sigmoid(h: f64) -> f64 {
     1.0 / (1.0 + (-h).exp())
 }
+// ANCHOR_END: sigmoid
 
+// ANCHOR: block
 /// Attention, then the layer for each token; each adds to what was there.
 #[derive(Clone)]
 pub struct Block {
     pub heads: Heads,
     pub mlp: Mlp,
 }
+// ANCHOR_END: block
 
+// ANCHOR: model
 /// From tokens to scores of the next token.
 #[derive(Clone)]
 pub struct Model {
@@ -59,24 +78,32 @@ pub struct Model {
     pub blocks: Vec<Block>,
     pub unembedding: Matrix, // (d_model, vocabulary)
 }
+// ANCHOR_END: model
 
+// ANCHOR: new
 impl Model {
-    /// A model that has learned nothing yet. `normal` draws numbers of mean 0 and variance 1.
+    /// A model that has learned nothing yet. `normal` draws numbers of mean 0 and
+    /// variance 1.
     pub fn new(
         [vocabulary, d, n_blocks, n_heads]: [usize; 4], // d is d_model
         normal: &mut impl FnMut() -> f64,
     ) -> Model {
         let mut block = |_| Block {
-            heads: Heads { layer: Layer::new(d, normal), n_heads, rotary: true },
+            heads: Heads { layer: Layer::new(d, normal), n_heads, turn: Some(rotate) },
             mlp: Mlp { w_1: random(d, 4 * d, normal), w_2: random(4 * d, d, normal) },
         };
         let blocks = (0..n_blocks).map(&mut block).collect();
         let embedding = random(vocabulary, d, normal) * (vocabulary as f64).sqrt();
         Model { embedding, blocks, unembedding: random(d, vocabulary, normal) }
     }
+}
+// ANCHOR_END: new
 
-    /// The scores (n, vocabulary) of what follows each token; for the backward pass, of each block what enters its halves and what
-    /// its heads kept, and what left the last block.
+// ANCHOR: forward
+impl Model {
+    /// The scores (n, vocabulary) of what follows each token; for the backward pass, of
+    /// each block what enters its halves and what its heads kept, and what left the last
+    /// block.
     pub fn forward(
         &self,
         tokens: &[usize],
@@ -92,8 +119,13 @@ impl Model {
         }
         (rms_norm(&x) * &self.unembedding, kept, x)
     }
+}
+// ANCHOR_END: forward
 
-    /// The loss of predicting each token but the first from those before it, and its gradients, in the form of a model.
+// ANCHOR: loss_and_gradients
+impl Model {
+    /// The loss of predicting each token but the first from those before it, and its
+    /// gradients, in the form of a model.
     pub fn loss_and_gradients(&self, tokens: &[usize]) -> (f64, Model) {
         let (read, next) = (&tokens[..tokens.len() - 1], &tokens[1..]);
         let (scores, kept, end) = self.forward(read);
@@ -117,7 +149,11 @@ impl Model {
         }
         (loss, gradients)
     }
+}
+// ANCHOR_END: loss_and_gradients
 
+// ANCHOR: matrices
+impl Model {
     /// All that is learned, in one order for a model and for its gradients.
     pub fn matrices(&mut self) -> Vec<&mut Matrix> {
         let mut all = vec![&mut self.embedding, &mut self.unembedding];
@@ -128,3 +164,4 @@ impl Model {
         all
     }
 }
+// ANCHOR_END: matrices

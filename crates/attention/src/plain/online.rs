@@ -9,8 +9,8 @@ pub struct Partial {
 }
 // ANCHOR_END: state
 
+// ANCHOR: absorb
 impl Partial {
-    // ANCHOR: absorb
     /// Before the first score.
     pub fn new(d_v: usize) -> Partial {
         Partial { max: f64::NEG_INFINITY, sum: 0.0, values: RowDVector::zeros(d_v) }
@@ -31,9 +31,11 @@ impl Partial {
         self.values *= correction;
         self.max = max;
     }
-    // ANCHOR_END: absorb
+}
+// ANCHOR_END: absorb
 
-    // ANCHOR: merge
+// ANCHOR: merge
+impl Partial {
     /// Two parts of one row, whose keys were seen apart, in one.
     pub fn merge(mut self, mut other: Partial) -> Partial {
         let max = self.max.max(other.max);
@@ -41,13 +43,15 @@ impl Partial {
         other.rescale(max);
         Partial { max, sum: self.sum + other.sum, values: self.values + other.values }
     }
-    // ANCHOR_END: merge
+}
+// ANCHOR_END: merge
 
-    // ANCHOR: finish
+// ANCHOR: finish
+impl Partial {
     /// The output of the row, and its log-sum-exp.
     pub fn finish(self) -> (RowDVector<f64>, f64) {
         assert!(self.sum > 0.0, "the query sees no key");
         (self.values / self.sum, self.max + self.sum.ln())
     }
-    // ANCHOR_END: finish
 }
+// ANCHOR_END: finish

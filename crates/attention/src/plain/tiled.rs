@@ -82,7 +82,9 @@ pub fn tiled_backward(
             let mut sum = grad_v.rows_range_mut(keys.clone());
             sum += weights.transpose() * grad_output;
             // ANCHOR_END: tile_backward
+            // ANCHOR: walk_ends
         }
     }
     [grad_q, grad_k, grad_v]
 }
+// ANCHOR_END: walk_ends

@@ -1,6 +1,8 @@
 use super::{Matrix, softmax_rows};
 
-/// The mean surprise at the tokens that did come next, −ln(weight), and its gradient with respect to the scores (n, vocabulary).
+// ANCHOR: cross_entropy
+/// The mean surprise at the tokens that did come next, −ln(weight), and its gradient with
+/// respect to the scores (n, vocabulary).
 pub fn cross_entropy(scores: &Matrix, next: &[usize]) -> (f64, Matrix) {
     let mut gradient = softmax_rows(scores);
     let mut loss = 0.0;
@@ -11,7 +13,9 @@ pub fn cross_entropy(scores: &Matrix, next: &[usize]) -> (f64, Matrix) {
     let n = next.len() as f64;
     (loss / n, gradient / n)
 }
+// ANCHOR_END: cross_entropy
 
+// ANCHOR: adam
 /// Steps that are equally long for large and for small gradients.
 pub struct Adam {
     pub rate: f64,
@@ -43,3 +47,4 @@ impl Adam {
         }
     }
 }
+// ANCHOR_END: adam

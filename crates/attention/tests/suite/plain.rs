@@ -128,7 +128,11 @@ fn both(rotary: bool, seed: u64) -> (Heads, MultiHeadAttention<f64>) {
     let [b_q, b_k, b_v, b_o] = [(); 4].map(|()| RowDVector::zeros(0));
     let p = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
     let [w_q, w_k, w_v, w_o] = [&p.w_q, &p.w_k, &p.w_v, &p.w_o].map(Clone::clone);
-    let heads = Heads { layer: Layer { w_q, w_k, w_v, w_o }, n_heads: 2, rotary };
+    let heads = Heads {
+        layer: Layer { w_q, w_k, w_v, w_o },
+        n_heads: 2,
+        turn: rotary.then_some(plain::rotate as plain::Turn),
+    };
     let mut layer = MultiHeadAttention::from_parameters(p, 2).unwrap();
     if rotary {
         let rotary = Rotary::new(10_000.0, RotaryPairs::Halves).unwrap();

@@ -2,28 +2,11 @@
 
 use super::facts::{self, InputGradient};
 use super::learning;
-use super::plain::plain;
-use attention::{AttentionCache, Mask, SingleHeadAttention, attention, example};
-use rand::{SeedableRng, rngs::ChaCha8Rng};
+use attention::{AttentionCache, attention};
 use std::sync::LazyLock;
 
 static LAYERS: LazyLock<Vec<InputGradient>> =
     LazyLock::new(|| facts::fresh_layers().unwrap());
-
-#[test]
-fn the_lines_of_the_page_are_the_backward_pass_of_the_crate() {
-    let rng = &mut ChaCha8Rng::seed_from_u64(5);
-    let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, rng).unwrap();
-    let (x, grad_y) = (example::river().x, example::city().x);
-    let (y, by_page) = plain(&layer.parameters, &x, &grad_y).unwrap();
-    let (output, cache) = layer.forward(&x, Mask::causal()).unwrap();
-    let by_crate = layer.backward(&cache, &grad_y).unwrap();
-    let p = by_crate.parameters;
-    assert!((output - y).amax() < 1e-14);
-    for (page, of_crate) in by_page.iter().zip([p.w_q, p.w_k, p.w_v, p.w_o, by_crate.x]) {
-        assert!((page - of_crate).amax() < 1e-13);
-    }
-}
 
 #[test]
 fn the_row_sums_are_those_of_the_output_and_its_gradient() {

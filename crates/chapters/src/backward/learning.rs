@@ -95,7 +95,6 @@ fn train(is_trained: fn(&str) -> bool) -> Result<Trained> {
     let mut layer = SingleHeadAttention::<f64>::xavier(D_MODEL, NAMES, 2, rng)?;
     let share = 1.0 / (BATCH * NAMES) as f64;
     let mut losses = vec![];
-    // ANCHOR: train
     for _ in 0..STEPS {
         let tasks = (0..BATCH).map(|_| Task::draw(rng));
         let (xs, targets): (Vec<_>, Vec<_>) =
@@ -111,7 +110,6 @@ fn train(is_trained: fn(&str) -> bool) -> Result<Trained> {
         hold(&mut gradients, is_trained);
         layer.parameters.step(&gradients, RATE)?;
     }
-    // ANCHOR_END: train
     Ok(Trained { layer, losses })
 }
 

@@ -5,7 +5,5 @@ mod claims;
 mod facts;
 mod learning;
 mod page;
-#[cfg(test)]
-mod plain;
 
 pub use page::generate;

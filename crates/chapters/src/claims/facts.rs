@@ -5,15 +5,13 @@ use crate::why_sqrt_d_k::{self, FAINT, mean, median, share};
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{
-    Float, Mask, MultiHeadAttention, Rotary, attention, attention_backward,
-    gradient_check::{numerical_gradient, relative_error},
-    mask::Visibility,
+    Float, Mask, MultiHeadAttention, Rotary, attention, mask::Visibility,
     positions::RotaryPairs,
 };
 use laboratory::cost::AttentionShape;
 use laboratory::hardware::A100;
-use laboratory::traffic::{blocks, tiles_for};
-use nalgebra::{DMatrix, convert, convert_unchecked};
+use laboratory::traffic::blocks;
+use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
@@ -75,44 +73,7 @@ pub fn small_gradients() -> [SmallGradients; 6] {
     sizes.map(of_size)
 }
 
-// ---------------------------------------------------------------------------------------------------- 4, traffic
-
-/// The times that the (n, n) matrix crosses slow memory if each step is a pass of its own: scores are written; scale, mask and softmax
-/// read and write; the product with the values reads.
-pub const NAIVE_CROSSINGS: usize = 1 + 2 + 2 + 2 + 1;
-
-/// Numbers that cross slow memory: four (n, d) matrices once, the (n, n) matrix so many times.
-pub fn core_traffic(n: usize, d: usize, crossings: usize) -> f64 {
-    (4 * n * d + crossings * n * n) as f64
-}
-
-/// Numbers that cross slow memory if `rows` queries at a time visit all keys and values: q read once, the output written
-/// once, k and v read once for each group of queries. The weights never leave fast memory.
-pub fn tiled_traffic(n: usize, d: usize, rows: usize) -> f64 {
-    (2 * n * d + n.div_ceil(rows) * 2 * n * d) as f64
-}
-
-/// The numbers that fast memory holds.
-pub const ROOM: usize = 1 << 16;
-/// The length at which widths are compared.
-pub const COMPARED: usize = 16_384;
-
-/// Returns the numbers that n tokens with heads of this width move, in the tiles that move least.
-pub fn least_traffic(n: usize, d: usize) -> Result<f64> {
-    let (queries, _) = tiles_for(ROOM, d, d)?;
-    Ok(tiled_traffic(n, d, queries))
-}
-
-/// Returns how many times as much traffic twice the tokens make, and twice the width.
-pub fn traffic_doubled() -> Result<[f64; 2]> {
-    let longest = least_traffic(COMPARED, 64)?;
-    Ok([
-        longest / least_traffic(COMPARED / 2, 64)?,
-        least_traffic(COMPARED, 128)? / longest,
-    ])
-}
-
-// ---------------------------------------------------------------------------------------------------- 5, decoding
+// ---------------------------------------------------------------------------------------------------- 3, decoding
 
 /// Bytes of a number in 16 bits.
 pub const HALF: usize = 2;
@@ -138,7 +99,7 @@ pub fn weights_and_cache(keys: usize) -> Result<[u128; 2]> {
     Ok([bytes.weights, bytes.k + bytes.v])
 }
 
-// ---------------------------------------------------------------------------------------------------- 6, two to four times
+// ---------------------------------------------------------------------------------------------------- 4, two to four times
 
 pub const FASTER_N: usize = 4096;
 /// Queries and keys of a tile.
@@ -162,22 +123,16 @@ pub fn left_of_speedups() -> Result<[f64; 2]> {
     Ok([2.0, 4.0].map(|said| said * share))
 }
 
-// ---------------------------------------------------------------------------------------------------- 7, backward
+// ---------------------------------------------------------------------------------------------------- 5, the ridge
 
-/// The tokens of the layer whose backward pass is counted.
-pub const BACKWARD_N: usize = 1024;
+/// The times that the (n, n) matrix crosses slow memory if each step is a sweep of its own: scores are written; scale, mask and softmax
+/// read and write; the product with the values reads.
+pub const NAIVE_CROSSINGS: usize = 1 + 2 + 2 + 2 + 1;
 
-/// FLOPs of the backward pass over those of the forward pass: of all operations, and of the products if the parameters are frozen.
-pub fn backward_over_forward() -> Result<[f64; 2]> {
-    let layer = AttentionShape::self_attention(1, BACKWARD_N, 512, 64, 8);
-    let (forward, backward) = (layer.flops()?, layer.backward_flops()?);
-    let all = backward.total() as f64 / forward.total() as f64;
-    let frozen = backward.projections / 2 + backward.scores + backward.values;
-    let products = forward.projections + forward.scores + forward.values;
-    Ok([all, frozen as f64 / products as f64])
+/// Numbers that cross slow memory: four (n, d) matrices once, the (n, n) matrix so many times.
+pub fn core_traffic(n: usize, d: usize, crossings: usize) -> f64 {
+    (4 * n * d + crossings * n * n) as f64
 }
-
-// ---------------------------------------------------------------------------------------------------- 8, the ridge
 
 /// The ridge of bf16 with a bandwidth of about 2 TB/s.
 pub const SAID_RIDGE: f64 = A100.bf16 / 2e12;
@@ -189,7 +144,7 @@ const RIDGE_D: usize = 64;
 pub struct Kind {
     pub name: &'static str,
     pub rate: f64,
-    /// FLOP/byte with each matrix once, with all passes, and if the weights never leave fast memory.
+    /// FLOP/byte with each matrix once, with all sweeps, and if the weights never leave fast memory.
     pub intensities: [f64; 3],
 }
 
@@ -224,44 +179,7 @@ pub fn kinds() -> Result<Vec<Kind>> {
     kinds.into_iter().map(kind).collect()
 }
 
-// ---------------------------------------------------------------------------------------------------- 9, a gradient check
-
-pub const SAID_STEP: f64 = 1e-4;
-pub const SAID_TOLERANCE: f64 = 1e-5;
-pub const PROBLEMS: u64 = 40;
-
-// ANCHOR: check
-/// Checks attention's gradient with respect to the queries, on random numbers, and
-/// returns the largest relative error.
-fn largest_error<T: Float>(seed: u64, step: f64) -> Result<f64> {
-    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-    let [q, k, v, r] = [(); 4].map(|()| normal(5, 8, rng).map(convert::<f64, T>));
-    let loss = |q: &DMatrix<T>| Ok(attention(q, &k, &v, Mask::none())?.0.dot(&r));
-
-    let (_, cache) = attention(&q, &k, &v, Mask::none())?;
-    let gradient = attention_backward(&cache, &r)?.q;
-    let slopes = numerical_gradient(&q, convert(step), loss)?;
-    let errors = gradient.zip_map(&slopes, relative_error); // entry by entry
-    Ok(convert_unchecked(errors.max()))
-}
-// ANCHOR_END: check
-
-/// The largest errors of all problems.
-pub fn largest_errors<T: Float>(step: f64) -> Result<Vec<f64>> {
-    (0..PROBLEMS).map(|seed| largest_error::<T>(seed, step)).collect()
-}
-
-/// Returns the least median of the largest errors in `f32`, over steps that are powers of two.
-pub fn best_median() -> Result<f64> {
-    let median = |power: i32| {
-        let errors = largest_errors::<f32>(2_f64.powi(-power))?;
-        anyhow::Ok(record::statistics::median(&errors))
-    };
-    let medians = (1..=16).map(median).collect::<Result<Vec<_>>>()?;
-    Ok(medians.into_iter().fold(f64::INFINITY, f64::min))
-}
-
-// ---------------------------------------------------------------------------------------------------- 10, three measurements
+// ---------------------------------------------------------------------------------------------------- 6, three measurements
 
 /// Tokens, and the megabytes that were measured.
 pub const MEASURED: [(f64, f64); 3] = [(512.0, 15.0), (2048.0, 85.0), (8192.0, 1200.0)];
@@ -304,7 +222,7 @@ pub fn speed() -> f64 {
     4.0 * n * n * WIDTH as f64 / SECONDS[1]
 }
 
-// ---------------------------------------------------------------------------------------------------- 11, order
+// ---------------------------------------------------------------------------------------------------- 7, order
 
 /// Returns how far the last of eight random tokens' outputs moves, as a share of its largest entry, when the first two tokens change
 /// places: after one layer without positions, and after two.
@@ -327,7 +245,7 @@ pub fn moved_by_a_swap(mask: &Mask) -> Result<[f64; 2]> {
     Ok(moved)
 }
 
-// ---------------------------------------------------------------------------------------------------- 12, shared keys
+// ---------------------------------------------------------------------------------------------------- 8, shared keys
 
 /// One step of decoding with shared keys.
 pub struct Shared {
@@ -370,7 +288,7 @@ pub fn shared() -> Result<[Shared; 3]> {
     Ok([of(DECODE_HEADS)?, of(DECODE_HEADS / GROUP)?, of(1)?])
 }
 
-// ---------------------------------------------------------------------------------------------------- 13, falling scores
+// ---------------------------------------------------------------------------------------------------- 9, falling scores
 
 pub const FALL_PAIRS: usize = 20_000;
 pub const FALL_WIDTH: usize = 64;
@@ -425,4 +343,46 @@ pub fn rises() -> Result<usize> {
         |distance: usize| Ok(rotary()?.turn(&row, 1, distance as isize)?.dot(&row));
     let scores = (0..=FARTHEST).map(score).collect::<Result<Vec<_>>>()?;
     Ok(scores.windows(2).filter(|pair| pair[1] > pair[0]).count())
+}
+
+// ---------------------------------------------------------------------------------------------------- 10, scores of 180
+
+/// The score that the claim has, its width and its tokens.
+pub const SAID_SCORE: f64 = 180.0;
+pub const REACH_WIDTH: usize = 512;
+pub const REACH_N: usize = 8;
+/// How often queries and keys are drawn.
+pub const REACH_DRAWS: usize = 1000;
+
+/// The largest of the scores of n random queries and n random keys.
+pub struct Reach {
+    pub d: usize,
+    /// The mean over all draws.
+    pub mean: f64,
+    /// The largest of all draws.
+    pub most: f64,
+}
+
+impl Reach {
+    /// The mean, once scores are divided by √d.
+    pub fn scaled(&self) -> f64 {
+        self.mean / (self.d as f64).sqrt()
+    }
+}
+
+/// Returns how large unscaled scores of tokens with normal entries become, at some widths.
+pub fn reaches() -> [Reach; 3] {
+    let rng = &mut ChaCha8Rng::seed_from_u64(140);
+    [64, REACH_WIDTH, 4096].map(|d| {
+        let mut largest = || {
+            let [q, k] = [(); 2].map(|()| normal(d, REACH_N, rng)); // a column each
+            q.tr_mul(&k).max()
+        };
+        let all: Vec<f64> = (0..REACH_DRAWS).map(|_| largest()).collect();
+        Reach {
+            d,
+            mean: all.iter().sum::<f64>() / all.len() as f64,
+            most: all.into_iter().fold(f64::NEG_INFINITY, f64::max),
+        }
+    })
 }

@@ -1,7 +1,6 @@
 //! Claims, checked: what people repeat about attention, each computed, and a verdict that follows from the computation.
 
 mod facts;
-mod formats;
 mod page;
 #[cfg(test)]
 mod tests;

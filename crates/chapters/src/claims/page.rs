@@ -1,12 +1,10 @@
-//! The thirteen claims in the order of the page, each with its numbers and its verdict.
+//! The ten claims in the order of the page, each with its numbers and its verdict.
 
 use super::facts::{self, SmallGradients};
-use super::formats::{FORMATS, gap_without_weight, leaks};
 use super::verdict::{Claim, TRUE, by_parts, only_when};
 use crate::figures::format::{bytes, fixed, integer, percent, scientific, significant};
-use crate::figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use attention::Mask;
 use laboratory::hardware::{A100, H100};
 
@@ -14,17 +12,14 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let claims = [
         approximate(page)?,
         small_gradients(page),
-        large_negative(page)?,
-        traffic(page)?,
         decoding(page)?,
         faster(page)?,
-        backward(page)?,
         ridge(page)?,
-        gradient_check(page)?,
         three_measurements(page)?,
         order(page)?,
         shared_keys(page)?,
         falling_scores(page)?,
+        scores_of_180(page),
     ];
     let mut summary = String::new();
     for (number, Claim { section, said, verdict }) in (1..).zip(claims) {
@@ -81,64 +76,6 @@ fn small_gradients(page: &mut Page) -> Claim {
     }
 }
 
-fn large_negative(page: &mut Page) -> Result<Claim> {
-    for (name, round) in [FORMATS[0], FORMATS[2]] {
-        let gap = gap_without_weight(round)
-            .with_context(|| format!("{name}: no gap is large enough"))?;
-        page.value(format!("hidden-gap-{name}"), integer(gap.into()));
-    }
-    let most = leaks(-1e9).into_iter().fold(0.0, f64::max);
-    Ok(Claim {
-        section: "3-a-large-negative-number",
-        said: "A mask of $-10^9$ leaks small probabilities to hidden keys; $-\\infty$ does not.".to_owned(),
-        verdict: by_parts(&[("any format", most > 0.0)]),
-    })
-}
-
-fn traffic(page: &mut Page) -> Result<Claim> {
-    let [tokens, width] = facts::traffic_doubled()?;
-    page.value("traffic-doubled-n", fixed(tokens, 1));
-    page.value("traffic-doubled-d", fixed(width, 1));
-    page.value("traffic-n", integer(facts::COMPARED));
-    traffic_figure(page)?;
-    Ok(Claim {
-        section: "4-traffic-with-slow-memory",
-        said:
-            "With flash attention, traffic with slow memory becomes linear in the length."
-                .to_owned(),
-        verdict: by_parts(&[("$O(n)$", tokens < 2.5), ("$O(n^2 d / R)$", width < 2.5)]),
-    })
-}
-
-fn traffic_figure(page: &mut Page) -> Result<()> {
-    let line = |name, colour, numbers: fn(usize) -> f64| {
-        let mebibytes = |n| facts::HALF as f64 * numbers(n) / f64::from(1 << 20);
-        let lengths = (7..=16).map(|power| 1 << power);
-        Line::new(name, colour, lengths.map(|n| (n as f64, mebibytes(n))))
-    };
-    let lines = [
-        line("eight crossings", VERMILION, |n| {
-            facts::core_traffic(n, 64, facts::NAIVE_CROSSINGS)
-        }),
-        line("tiles of 128 queries", BLUE, |n| facts::tiled_traffic(n, 64, 128)),
-        line("each matrix once", GREEN, |n| facts::core_traffic(n, 64, 0)).dashed(),
-    ];
-    page.figure(
-        "traffic",
-        (
-            "Traffic with slow memory against the number of tokens",
-            "On logarithmic axes the traffic of the naive program and of the tiled one rise in parallel for large n, with a \
-             slope of two; the tiled one lies far below. A line of slope one, for each matrix once, leaves them both behind.",
-        ),
-        (520, 400),
-        |area| {
-            let x = Axis::log("tokens n (logarithmic)", 2.0, 128.0..65_536.0);
-            let y = Axis::log("MiB (logarithmic)", 10.0, 0.01..100_000.0);
-            line_chart(area, &x, &y, &lines, Marks::default())
-        },
-    )
-}
-
 fn decoding(page: &mut Page) -> Result<Claim> {
     let mut rows = vec![];
     for keys in [1024, 4096, 16_384, 65_536] {
@@ -160,7 +97,7 @@ fn decoding(page: &mut Page) -> Result<Claim> {
     page.value("decode-times", fixed(cache as f64 / weights as f64, 0));
     page.value("decode-ridge", fixed(H100.ridge_bf16(), 0));
     Ok(Claim {
-        section: "5-one-token-at-a-time",
+        section: "3-one-token-at-a-time",
         said: "Decoding is bound by the $(n, n)$ matrix of weights.".to_owned(),
         verdict: by_parts(&[("its bytes", weights > cache)]),
     })
@@ -175,21 +112,9 @@ fn faster(page: &mut Page) -> Result<Claim> {
     page.value("faster-least", fixed(least, 1));
     page.value("faster-most", fixed(most, 1));
     Ok(Claim {
-        section: "6-two-to-four-times-as-fast",
+        section: "4-two-to-four-times-as-fast",
         said: "Flash attention is 2–4 times as fast: see this chart of a naive program and a causal tiled one.".to_owned(),
         verdict: by_parts(&[("the tiles", least >= 2.0)]),
-    })
-}
-
-fn backward(page: &mut Page) -> Result<Claim> {
-    let [all, frozen] = facts::backward_over_forward()?;
-    page.value("back-whole", fixed(all, 2));
-    page.value("back-frozen", fixed(frozen, 1));
-    page.value("back-n", integer(facts::BACKWARD_N));
-    Ok(Claim {
-        section: "7-the-price-of-the-backward-pass",
-        said: "The backward pass costs what the forward pass costs.".to_owned(),
-        verdict: by_parts(&[("the operations", all < 1.1)]),
     })
 }
 
@@ -210,7 +135,7 @@ fn ridge(page: &mut Page) -> Result<Claim> {
         "numbers",
         "ridge: TFLOP/s over TB/s",
         "each matrix once",
-        "all passes, average",
+        "all sweeps, average",
         "weights never leave",
     ];
     page.table("ridges", &header, &kinds.iter().map(row).collect::<Vec<_>>());
@@ -219,35 +144,13 @@ fn ridge(page: &mut Page) -> Result<Claim> {
     page.value("a100-bf16", fixed(A100.bf16 / 1e12, 0));
     let waits: Vec<_> = kinds.iter().map(|kind| kind.waits_for_memory()[0]).collect();
     Ok(Claim {
-        section: "8-below-the-ridge",
+        section: "5-below-the-ridge",
         said: "At $n = 4096$, $d = 64$ the intensity is 61 FLOP/byte, below the 156 of an A100, so attention is memory-bound."
             .to_owned(),
         verdict: only_when(
             "the tensor cores do the products, and each matrix is counted once",
             waits.iter().all(|waits| *waits),
             waits[1] && waits[2],
-        )?,
-    })
-}
-
-fn gradient_check(page: &mut Page) -> Result<Claim> {
-    page.value("check-rounding", scientific(f64::from(f32::EPSILON) / 2.0, 0));
-    page.value("check-problems", integer(facts::PROBLEMS as usize));
-    let single = facts::largest_errors::<f32>(facts::SAID_STEP)?;
-    // The power of ten below a third of it: more digits would depend on how the machine rounds.
-    let power_below =
-        |error: f64| format!("10^{{{}}}", fixed((error / 3.0).log10().floor(), 0));
-    page.value("check-f32", power_below(record::statistics::median(&single)));
-    page.value("check-best", power_below(facts::best_median()?));
-    let pass =
-        |errors: Vec<f64>| errors.iter().all(|error| *error < facts::SAID_TOLERANCE);
-    Ok(Claim {
-        section: "9-a-small-step-in-f32",
-        said: "To check a gradient, take a step of $10^{-4}$; if it is right, the relative error is below $10^{-5}$.".to_owned(),
-        verdict: only_when(
-            "the numbers are `f64`",
-            pass(single),
-            pass(facts::largest_errors::<f64>(facts::SAID_STEP)?),
         )?,
     })
 }
@@ -281,7 +184,7 @@ fn three_measurements(page: &mut Page) -> Result<Claim> {
     page.value("three-width", integer(facts::WIDTH));
     page.value("three-share", percent(facts::speed() / A100.f32, 1));
     Ok(Claim {
-        section: "10-three-measurements",
+        section: "6-three-measurements",
         said: "Attention is quadratic: see these three measurements.".to_owned(),
         verdict: only_when(
             "a constant is first subtracted from the memory",
@@ -305,7 +208,7 @@ fn order(page: &mut Page) -> Result<Claim> {
     let rows = [row(masks[0].0, none), row(masks[1].0, causal)];
     page.table("order", &["mask", "one layer", "two layers"], &rows);
     Ok(Claim {
-        section: "11-blind-to-order",
+        section: "7-blind-to-order",
         said:
             "Without positions, a token can't tell in which order those before it came."
                 .to_owned(),
@@ -335,7 +238,7 @@ fn shared_keys(page: &mut Page) -> Result<Claim> {
     page.value("shared-prompt", percent(saved, 0));
     let group = facts::GROUP as u128;
     Ok(Claim {
-        section: "12-a-quarter-of-the-cost",
+        section: "8-a-quarter-of-the-cost",
         said:
             "Let four heads share their keys and values, and attention costs a quarter."
                 .to_owned(),
@@ -363,11 +266,38 @@ fn falling_scores(page: &mut Page) -> Result<Claim> {
     page.value("falls-rises", integer(facts::rises()?));
     let falls = |of: fn(&facts::Fall) -> f64| of(&all[4]) < 0.9;
     Ok(Claim {
-        section: "13-scores-that-fall",
+        section: "9-scores-that-fall",
         said: "With rotary positions, a score falls as the tokens move apart.".to_owned(),
         verdict: by_parts(&[
             ("a query that equals its key, on average", falls(|of| of.equal)),
             ("a random query and key", falls(|of| of.random)),
         ]),
     })
+}
+
+fn scores_of_180(page: &mut Page) -> Claim {
+    let all = facts::reaches();
+    page.table_of(
+        "reach",
+        &all,
+        &[
+            ("$d_k$", &|of| integer(of.d)),
+            ("$\\sqrt{d_k}$", &|of| fixed((of.d as f64).sqrt(), 1)),
+            ("largest score, mean", &|of| fixed(of.mean, 0)),
+            ("largest of all draws", &|of| fixed(of.most, 0)),
+            ("mean, divided by $\\sqrt{d_k}$", &|of| fixed(of.scaled(), 2)),
+        ],
+    );
+    let [_, said, _] = all;
+    let width = facts::REACH_WIDTH as f64;
+    page.value("reach-scores", integer(facts::REACH_N * facts::REACH_N));
+    page.value("reach-draws", integer(facts::REACH_DRAWS));
+    page.value("reach-mean", fixed(said.mean, 0));
+    page.value("reach-deviations", fixed(facts::SAID_SCORE / width.sqrt(), 0));
+    page.value("reach-rho", fixed(facts::SAID_SCORE / width, 2));
+    Claim {
+        section: "10-scores-of-180",
+        said: "For $d_k = 512$ and eight tokens, unscaled scores reach 180.".to_owned(),
+        verdict: by_parts(&[("the scores", said.most >= facts::SAID_SCORE)]),
+    }
 }

@@ -100,8 +100,6 @@ pub struct Growth {
     pub direction: &'static str,
     pub dtype: &'static str,
     pub points: Points,
-    /// The slope of its line on logarithmic axes.
-    pub slope: f64,
     /// The n from which a doubling of it costs most, and how many times as much it costs.
     pub costliest: (usize, f64),
 }
@@ -122,8 +120,8 @@ impl Growth {
 pub fn growth(record: &Record) -> Result<[Growth; 4]> {
     let of = |direction, dtype| -> Result<Growth> {
         let points = series(record, &format!("attention/{direction}"), dtype)?;
-        let (slope, costliest) = (log_log_slope(&points), costliest_doubling(&points)?);
-        Ok(Growth { direction, dtype, points, slope, costliest })
+        let costliest = costliest_doubling(&points)?;
+        Ok(Growth { direction, dtype, points, costliest })
     };
     let lines = [
         of("forward", "f32")?,
@@ -141,13 +139,6 @@ fn costliest_doubling(points: &[(f64, f64)]) -> Result<(usize, f64)> {
     ensure!(pairs().all(|(from, to)| to.0 == 2.0 * from.0), "lengths that double");
     let doublings = pairs().map(|(from, to)| (from.0 as usize, to.1 / from.1));
     doublings.max_by(|a, b| a.1.total_cmp(&b.1)).context("no doubling")
-}
-
-/// The largest spread of the forward and backward passes, as a share of the median.
-pub fn widest_spread(record: &Record) -> f64 {
-    let timed = ["attention/forward", "attention/backward"];
-    let timed = record.measurements.iter().filter(|m| timed.contains(&m.what.as_str()));
-    timed.map(|m| m.spread / m.median).fold(0.0, f64::max)
 }
 
 /// Seconds to fill a matrix of (n, n).

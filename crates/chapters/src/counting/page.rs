@@ -24,7 +24,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("where", provenance_of(&times, &others));
     page.value("threads", threads(&roof));
     let growth = facts::growth(&times)?;
-    growth_table(page, &times, &growth);
+    growth_values(page, &growth);
     growth_figure(page, &growth)?;
     new_matrices(page, &roof)?;
     fresh_pages(page)?;
@@ -110,26 +110,11 @@ fn intensity(page: &mut Page) -> Result<()> {
 
 // ----------------------------------------------------------------------------------------------------- times over n
 
-fn growth_table(page: &mut Page, record: &Record, lines: &[Growth]) {
+fn growth_values(page: &mut Page, lines: &[Growth]) {
     let from_to = |from: usize| format!("{} to {}", integer(from), integer(2 * from));
-    page.table_of(
-        "slopes",
-        lines,
-        &[
-            ("", &|line| format!("{}, `{}`", line.direction, line.dtype)),
-            ("slope of the whole line", &|line| fixed(line.slope, 2)),
-            ("most expensive doubling", &|line| {
-                format!("×{}", fixed(line.costliest.1, 1))
-            }),
-            ("of $n$, from", &|line| from_to(line.costliest.0)),
-            ("to a matrix of", &|line| bytes(line.matrix_after_costliest())),
-        ],
-    );
     page.value("kink-lengths", from_to(lines[0].costliest.0));
     page.value("kink-factor", fixed(lines[0].costliest.1, 1));
     page.value("kinks", kinks(lines));
-
-    page.value("spread", percent(facts::widest_spread(record), 0));
     page.value("forward-4096", duration(lines[0].longest().1));
 }
 

@@ -1,7 +1,7 @@
 //! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, HEADS, KEYS, PATIENTS, examine};
-use super::training::{Losses, Watched, loss_of_zero, losses, watched};
+use super::training::{Losses, loss_of_zero, losses};
 use super::wrong::tile_added_twice;
 use crate::random::normal;
 use attention::{Mask, MultiHeadAttention};
@@ -202,24 +202,6 @@ fn under_an_inverted_mask_the_last_token_sees_nothing() {
     let findings = examine(Fault::MaskInverted).unwrap().findings();
     let empty = |f: &Finding| matches!(f, Finding::RowSum { query: 5, sum: 0.0, .. });
     assert!(findings.iter().any(empty), "{findings:?}");
-}
-
-/// Means of ten steps, as the figures draw them.
-fn tens(steps: &[Watched], of: fn(&Watched) -> f64) -> Vec<f64> {
-    let mean = |steps: &[Watched]| steps.iter().map(of).sum::<f64>() / steps.len() as f64;
-    steps.chunks(10).map(mean).collect()
-}
-
-#[test]
-fn at_a_rate_too_high_entropy_collapses_and_gradients_do_not_vanish() {
-    let runs = watched().unwrap();
-    let entropy = tens(&runs[2], |watched| watched.entropy);
-    assert!(entropy[2..].iter().all(|&share| share < 0.2), "{entropy:?}");
-    let [healthy, fast] = [0, 2].map(|run| tens(&runs[run], |watched| watched.gradient));
-    assert!(fast.iter().all(|&gradient| gradient > 1e-4), "{fast:?}");
-    let last = healthy.len() - 1;
-    assert!(fast[0] > healthy[0] && fast[last] > healthy[last], "{fast:?}\n{healthy:?}");
-    assert!(fast.iter().zip(&healthy).any(|(fast, healthy)| fast < healthy));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{self, CHECKS, D_HEAD, TOKENS, examine};
-use super::training::{self, Losses, Watched, loss_of_zero};
+use super::training::{self, Losses, loss_of_zero};
 use crate::figures::format::{fixed, integer, percent};
 use crate::figures::{
     Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart,
@@ -13,7 +13,6 @@ use laboratory::{Fault, Finding};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     training(page)?;
-    watched(page)?;
     entropies(page)?;
     healthy(page)?;
     hunt(page)?;
@@ -64,61 +63,6 @@ fn training(page: &mut Page) -> Result<()> {
     page.table("training", &["layer", "before", "previous token", "next token"], &rows);
     page.value("training-steps", integer(training::STEPS));
     Ok(())
-}
-
-/// Entropy and gradients over the steps of training, with and without a fault.
-fn watched(page: &mut Page) -> Result<()> {
-    let runs = training::watched()?;
-    let lines = |of: fn(&Watched) -> f64| -> Vec<Line> {
-        let runs = training::RUNS.iter().zip(&runs).zip([BLUE, GREEN, VERMILION]);
-        let mut lines = vec![];
-        for (((name, ..), steps), colour) in runs {
-            // A mean over ten steps: single batches are small.
-            let mean = |steps: &[Watched]| {
-                steps.iter().map(of).sum::<f64>() / steps.len() as f64
-            };
-            let at = (0..).map(|i| f64::from(10 * i) + 5.5);
-            lines.push(Line::new(*name, colour, at.zip(steps.chunks(10).map(mean))));
-        }
-        lines
-    };
-    let x = || Axis::linear("steps of training", 0.0..training::STEPS as f64);
-    page.value("watched-factor", fixed(training::RUNS[2].2, 0));
-    let loss = |steps: &[Watched]| {
-        steps[steps.len() - 10..].iter().map(|w| w.loss).sum::<f64>() / 10.0
-    };
-    page.value("watched-healthy", fixed(loss(&runs[0]), 3));
-    page.value("watched-dead", fixed(loss(&runs[1]), 3));
-    page.figure(
-        "watched-entropy",
-        (
-            "Entropy of a head over the steps of training, for three runs",
-            "The healthy head starts high and falls slowly. The dead head stays at 1. With a rate that is too high, \
-             the entropy falls to nearly 0 at once.",
-        ),
-        (380, 340),
-        |area| {
-            let y = Axis::linear("entropy, as a share of the most", 0.0..1.1);
-            line_chart(area, &x(), &y, &lines(|w| w.entropy), Marks::default())
-        },
-    )?;
-    page.figure(
-        "watched-gradient",
-        (
-            "Norm of the gradients of a head's queries and keys over the steps of training, for three runs",
-            "The healthy head's gradients fall by degrees as it learns. The dead head has none at any step, and so no \
-             line. With a rate that is too high they start above the healthy ones, dip below them for a while, and then jump up and \
-             down.",
-        ),
-        (380, 340),
-        |area| {
-            let y = Axis::log("gradients of queries and keys", 10.0, 1e-4..10.0);
-            let mut lines = lines(|w| w.gradient);
-            lines.iter_mut().for_each(|line| line.points.retain(|point| point.1 > 0.0));
-            lines.retain(|line| !line.points.is_empty());
-            line_chart(area, &x(), &y, &lines, Marks::default())
-        },
-    )
 }
 
 /// The healthy layer's report, and its influence beside that of a leaking one.

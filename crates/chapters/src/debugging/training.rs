@@ -3,8 +3,8 @@
 use super::facts::layer;
 use crate::random::normal;
 use anyhow::Result;
-use attention::{Adam, Mask, inspect::row_entropy};
-use laboratory::{AttentionLayer, Fault, Patient, PatientCache};
+use attention::{Adam, Mask};
+use laboratory::{AttentionLayer, Fault, Patient};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -59,22 +59,10 @@ fn test(
     Ok(losses.sum::<Result<f64>>()? / TESTS as f64)
 }
 
-/// The numbers to watch in a step of training, of the layer's last head.
-#[derive(Debug, Clone, Copy)]
-pub struct Watched {
-    /// The mean over rows and sequences of a row's entropy, as a share of the most that it could have.
-    pub entropy: f64,
-    /// The norm of the gradients of the head's queries and keys.
-    pub gradient: f64,
-    /// The loss of the batch.
-    pub loss: f64,
-}
-
 struct Trained {
     /// The losses on sequences that were not trained on.
     before: f64,
     after: f64,
-    steps: Vec<Watched>,
 }
 
 /// Trains with Adam at this learning rate.
@@ -86,55 +74,21 @@ fn train(mut patient: Patient, ahead: isize, rate: f64) -> Result<Trained> {
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
     let mut adam = Adam::new(rate);
     adam.beta_2 = 0.99;
-    let mut steps = vec![];
     for _ in 0..STEPS {
         let xs: Vec<_> = (0..BATCH).map(|_| sequence(rng)).collect();
         let passes = xs.iter().map(|x| Ok(patient.forward(x, None, &mask)?));
         let passes = passes.collect::<Result<Vec<_>>>()?.into_iter();
         let (outputs, caches): (Vec<_>, Vec<_>) = passes.unzip();
         let answers = outputs.iter().zip(&xs);
-        let (losses, grad_outputs): (Vec<_>, Vec<_>) = answers
-            .map(|(output, x)| loss(output, x, ahead))
-            .map(|(loss, grad)| (loss, grad / BATCH as f64))
-            .unzip();
+        let grad_outputs =
+            answers.map(|(output, x)| loss(output, x, ahead).1 / BATCH as f64);
         let mut gradients = patient.parameters().zeros_like();
-        for (cache, grad_output) in caches.iter().zip(&grad_outputs) {
-            gradients += &patient.backward(cache, grad_output)?.parameters;
+        for (cache, grad_output) in caches.iter().zip(grad_outputs) {
+            gradients += &patient.backward(cache, &grad_output)?.parameters;
         }
-        let last_head = |m: &DMatrix<f64>| m.columns(WIDTH / 2, WIDTH / 2).norm();
-        let entropies = caches.iter().map(entropy).collect::<Result<Vec<_>>>()?;
-        steps.push(Watched {
-            entropy: entropies.iter().sum::<f64>() / BATCH as f64,
-            gradient: last_head(&gradients.w_q).hypot(last_head(&gradients.w_k)),
-            loss: losses.iter().sum::<f64>() / BATCH as f64,
-        });
         adam.step(&mut patient, &gradients)?;
     }
-    Ok(Trained { before, after: test(&patient)?, steps })
-}
-
-/// The mean entropy of the last head's rows, each as a share of the most that it could have; the first row has one key.
-fn entropy(cache: &PatientCache) -> Result<f64> {
-    let heads = Patient::heads(cache);
-    let entropies = row_entropy(&heads[heads.len() - 1].weights)?;
-    let shares = entropies.iter().enumerate().skip(1);
-    let shares = shares.map(|(i, entropy)| entropy / ((i + 1) as f64).ln());
-    Ok(shares.sum::<f64>() / (POSITIONS - 1) as f64)
-}
-
-/// Runs of the task of the previous token: what each is called, its fault, and its learning rate as a multiple of [`RATE`].
-pub const RUNS: [(&str, Option<Fault>, f64); 3] = [
-    ("healthy", None, 1.0),
-    ("dead head", Some(Fault::DeadHead), 1.0),
-    ("rate too high", None, 30.0),
-];
-
-pub fn watched() -> Result<Vec<Vec<Watched>>> {
-    let run = |(_, fault, factor)| {
-        let patient = Patient::new(layer(WIDTH, 2, 0)?, fault)?;
-        Ok(train(patient, -1, factor * RATE)?.steps)
-    };
-    RUNS.into_par_iter().map(run).collect()
+    Ok(Trained { before, after: test(&patient)? })
 }
 
 /// A layer's loss before training, and after training to say the previous token or the next one.

@@ -3,7 +3,6 @@
 use attention::{Mask, Result};
 use nalgebra::DMatrix;
 
-// ANCHOR: tile_twice
 /// WRONG: causal, in tiles of two queries, with a tile's first query added twice.
 pub fn tile_added_twice(n: usize) -> Result<Mask> {
     let tile = 2;
@@ -12,4 +11,3 @@ pub fn tile_added_twice(n: usize) -> Result<Mask> {
         j <= first + i // meant: first + i % tile
     }))
 }
-// ANCHOR_END: tile_twice

@@ -125,7 +125,7 @@ fn weights_of_bank(page: &mut Page, river: &Sentence) -> Result<()> {
     Ok(())
 }
 
-/// Attention as a smoother of noisy points, for three widths of its kernel.
+/// Attention as a smoother of noisy points, for three widths of its weighting function.
 fn smoothing(page: &mut Page) -> Result<()> {
     page.value("smoothing-count", integer(facts::POINTS));
     page.value("smoothing-noise", fixed(facts::NOISE, 1));
@@ -146,8 +146,8 @@ fn smoothing(page: &mut Page) -> Result<()> {
     page.figure(
         "smoothing",
         (
-            "Attention as a smoother, for three widths of its kernel",
-            "Noisy dots around a wavy curve. A narrow kernel jumps from dot to dot, a middle one follows the curve, a \
+            "Attention as a smoother, for three widths of its weighting function",
+            "Noisy dots around a wavy curve. A narrow weighting function jumps from dot to dot, a middle one follows the curve, a \
              wide one is almost flat.",
         ),
         (520, 350),

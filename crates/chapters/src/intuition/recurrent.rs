@@ -12,7 +12,6 @@ use record::statistics::geometric_mean;
 /// A recurrent net as small as it can be: one vector `h` carries all that was read.
 ///
 /// Shapes: `w_x` and `w_h` (d, d); a token and the state are rows (1, d).
-// ANCHOR: rnn
 struct TanhRnn {
     w_x: DMatrix<f64>,
     w_h: DMatrix<f64>,
@@ -52,7 +51,6 @@ impl TanhRnn {
         grad_h
     }
 }
-// ANCHOR_END: rnn
 
 /// Width of both networks.
 pub const WIDTH: usize = 64;

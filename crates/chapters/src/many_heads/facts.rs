@@ -3,52 +3,9 @@
 use crate::random::normal;
 use crate::sentences::projected;
 use anyhow::Result;
-use attention::{
-    ForwardOptions, Mask, MultiHeadAttention, attention_weights, example, scaled_scores,
-};
-use laboratory::cost::{AttentionShape, Flops};
+use attention::{ForwardOptions, Mask, MultiHeadAttention, attention_weights, example};
 use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
-
-/// Tokens.
-pub const N: usize = 64;
-/// Width of the model.
-pub const D_MODEL: usize = 64;
-
-/// A layer that cuts its width into heads.
-pub struct Cut {
-    pub heads: usize,
-    /// Width of a head.
-    pub width: usize,
-    pub flops: Flops,
-    /// Returns the number of weights that all heads have to store.
-    pub weights: usize,
-    /// The rank of the scores of each head.
-    pub ranks: Vec<usize>,
-}
-
-/// Returns layers of one width, cut into more and more heads.
-pub fn cuts() -> Result<Vec<Cut>> {
-    let rng = &mut ChaCha8Rng::seed_from_u64(3);
-    let x = normal(N, D_MODEL, rng);
-    let cut = |heads| {
-        let width = D_MODEL / heads;
-        let shape = AttentionShape::self_attention(1, N, D_MODEL, width, heads);
-        let layer = MultiHeadAttention::<f64>::xavier(D_MODEL, heads, rng)?;
-        let (_, cache) = layer.forward(&x, Mask::none())?;
-        let ranks = cache.heads();
-        let ranks =
-            ranks.iter().map(|head| Ok(scaled_scores(&head.q, &head.k)?.rank(1e-9)));
-        Ok(Cut {
-            heads,
-            width,
-            flops: shape.flops()?,
-            weights: heads * N * N,
-            ranks: ranks.collect::<Result<_>>()?,
-        })
-    };
-    [1, 2, 4, 8, 16, 64].into_iter().map(cut).collect()
-}
 
 /// Queries and keys by which an action asks two questions of the sentence about the river: who acts, and where?
 pub fn two_questions() -> [DMatrix<f64>; 2] {

@@ -23,7 +23,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
         diagram,
     )?;
     two_heads(page)?;
-    number_of_heads(page)?;
     across_sentences(page)?;
     dropout(page)
 }
@@ -99,26 +98,6 @@ fn two_heads(page: &mut Page) -> Result<()> {
         let says = "Nothing above the diagonal; “left” gives most to boat.";
         page.heat_map(name, (&title, says), &HeatMap::of_tokens(weights, &tokens, 0.75))?;
     }
-    Ok(())
-}
-
-/// The same width in more and more heads: what stays and what changes.
-fn number_of_heads(page: &mut Page) -> Result<()> {
-    page.value("n", integer(facts::N));
-    page.value("d-model", integer(facts::D_MODEL));
-    page.table_of(
-        "heads",
-        &facts::cuts()?,
-        &[
-            ("heads $h$", &|cut| integer(cut.heads)),
-            ("width $d$", &|cut| integer(cut.width)),
-            ("FLOPs of both products", &|cut| {
-                integer((cut.flops.scores + cut.flops.values) as usize)
-            }),
-            ("weights to store", &|cut| integer(cut.weights)),
-            ("rank of a head's scores", &|cut| integer(cut.ranks[0])),
-        ],
-    );
     Ok(())
 }
 

@@ -73,7 +73,7 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     let [_, _, roof] = counting::records(page)?;
     let thread = Recompute::new(counting::ridge(&roof)?, ELEMENT);
     let name = format!(
-        "{} of the {} in [Roofline](roofline.md#the-slower-of-two), `f32`",
+        "{} of the {} in [Counting](counting.md#the-roofline), `f32`",
         records::threads(&roof),
         roof.machine.processor()
     );

@@ -1,7 +1,6 @@
 //! The first page's values and files.
 
-use super::facts::{agreements, manifest_lines};
-use crate::figures::format::fixed;
+use super::facts::manifest_lines;
 use crate::output::Page;
 use crate::sentences;
 use anyhow::Result;
@@ -12,9 +11,5 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let weights = sentences::unprojected(&river.x)?.weights;
     page.value("printed", heat_map(&weights, &river.tokens, &river.tokens)?.trim_end());
     page.file("cargo.md", format!("```toml\n{}\n```\n", manifest_lines()?));
-    for (name, agreement) in ["output", "slope"].into_iter().zip(agreements()?) {
-        page.value(format!("{name}-ours"), fixed(agreement.ours, 10));
-        page.value(format!("{name}-other"), fixed(agreement.other, 10));
-    }
     Ok(())
 }

@@ -60,7 +60,6 @@ macro_rules! float {
                 exp_all(x);
             }
 
-            // ANCHOR: exp2
             #[inline(always)]
             fn exp2_polynomial<const FUSED: bool>(x: $float) -> $float {
                 const MANTISSA: u32 = <$float>::MANTISSA_DIGITS - 1; // its bits: 23 or 52
@@ -87,7 +86,6 @@ macro_rules! float {
                 let integer = rounded.to_bits().wrapping_sub(ROUND.to_bits());
                 power * <$float>::from_bits(integer.wrapping_add(BIAS) << MANTISSA)
             }
-            // ANCHOR_END: exp2
         }
     };
 }

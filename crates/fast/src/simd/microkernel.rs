@@ -16,7 +16,6 @@ use attention::engine::blocks;
 use nalgebra::DMatrixView;
 use std::ops::{Deref, DerefMut, Range};
 
-// ANCHOR: product
 /// `sums[j][i] = Σ_k a[k][i] · b[k][j]`: `a[k][i]` is a vector, and `b[k][j]` a number.
 /// The bounds of both inner loops are constants: they are unrolled, and no sum ever
 /// leaves its register.
@@ -37,7 +36,6 @@ pub(crate) fn product<S: InstructionSet, T: Float, const MR: usize, const NR: us
     }
     sums
 }
-// ANCHOR_END: product
 
 /// Products of one panel with block after block of `NR` numbers. `into` has one row of `MR` vectors for each number of the
 /// blocks, and `store` gets the row's number, the row, and its sums.

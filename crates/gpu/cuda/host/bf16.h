@@ -12,7 +12,6 @@ inline float from_bf16(Bf16 x) {
     return result;
 }
 
-// ANCHOR: rounding
 // Rounds to the nearest, ties to even. cvt.rn.bf16x2 gives 0x7fff for every NaN.
 inline Bf16 to_bf16(float x) {
     uint32_t bits;
@@ -20,7 +19,6 @@ inline Bf16 to_bf16(float x) {
     if (x != x) return 0x7fff;
     return Bf16((bits + 0x7fff + (bits >> 16 & 1)) >> 16); // a carry may reach the exponent
 }
-// ANCHOR_END: rounding
 
 // A pair of 16-bit numbers in a register, the first in the lower half.
 inline unsigned pair(Bf16 low, Bf16 high) { return low | unsigned(high) << 16; }

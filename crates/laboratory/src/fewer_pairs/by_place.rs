@@ -31,7 +31,6 @@ use nalgebra::DMatrix;
 /// assert_eq!(output[5], (5.0 + 2.0) / 2.0); // itself, and the third token back
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: dilated
 pub fn dilated<T: Float>(
     q: &DMatrix<T>,
     k: &DMatrix<T>,
@@ -54,7 +53,6 @@ pub fn dilated<T: Float>(
     }
     Ok(output)
 }
-// ANCHOR_END: dilated
 
 /// Returns the causal mask in which the blocks of `size` tokens see themselves, the block before, and every `step`-th block from the
 /// first one on.
@@ -72,7 +70,6 @@ pub fn dilated<T: Float>(
 /// assert!(!mask.allows(11, 5) && !mask.allows(2, 3));
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: blocks
 pub fn local_and_strided(n: usize, size: usize, step: usize) -> Result<Mask> {
     check_positive("size", size)?;
     check_positive("step", step)?;
@@ -80,7 +77,6 @@ pub fn local_and_strided(n: usize, size: usize, step: usize) -> Result<Mask> {
     let allowed = DMatrix::from_fn(count, count, |a, b| b + 1 >= a || b % step == 0);
     Ok(Mask::causal().and(Mask::blocks(size, allowed)?))
 }
-// ANCHOR_END: blocks
 
 #[cfg(test)]
 mod tests {

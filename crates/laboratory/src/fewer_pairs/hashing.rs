@@ -89,7 +89,6 @@ impl<T: Float> HashedAttention<T> {
     /// assert_eq!(buckets[0].abs_diff(buckets[1]), 4); // opposite directions
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: buckets
     pub fn buckets(&self, x: &DMatrix<T>) -> Result<Vec<Vec<usize>>> {
         let mut rounds = vec![];
         for directions in &self.rounds {
@@ -110,7 +109,6 @@ impl<T: Float> HashedAttention<T> {
         }
         Ok(rounds)
     }
-    // ANCHOR_END: buckets
 
     /// Returns the output.
     ///
@@ -128,7 +126,6 @@ impl<T: Float> HashedAttention<T> {
     /// assert_eq!(hashed.forward(&x, &x, &x, &Flash::new())?.row(0), x.row(0));
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: forward
     pub fn forward(
         &self,
         q: &DMatrix<T>,
@@ -162,7 +159,6 @@ impl<T: Float> HashedAttention<T> {
         }
         Ok(merged.output)
     }
-    // ANCHOR_END: forward
 
     /// The rows in each bucket of a round, in their order.
     fn members(&self, round: usize, of_rows: &[usize]) -> Vec<Vec<usize>> {

@@ -19,7 +19,6 @@ use rand_distr::{Distribution, StandardNormal};
 ///
 /// # Source
 /// A. Katharopoulos et al., *Transformers are RNNs* (2020); in chunks: W. Hua et al., *Transformer Quality in Linear Time* (2022).
-// ANCHOR: causal_product
 fn causal_product<T: Float>(
     a: &DMatrix<T>,
     b: &DMatrix<T>,
@@ -38,11 +37,9 @@ fn causal_product<T: Float>(
     }
     output
 }
-// ANCHOR_END: causal_product
 
 /// The same for later rows: each row of `a` meets the rows of `b` from its own on. It is [`causal_product`] from the end to the
 /// beginning.
-// ANCHOR: later_product
 fn later_product<T: Float>(
     a: &DMatrix<T>,
     b: &DMatrix<T>,
@@ -52,7 +49,6 @@ fn later_product<T: Float>(
     let [a, b, c] = [a, b, c].map(reversed);
     reversed(&causal_product(&a, &b, &c, chunk))
 }
-// ANCHOR_END: later_product
 
 /// The rows from the last to the first.
 fn reversed<T: Float>(matrix: &DMatrix<T>) -> DMatrix<T> {
@@ -114,7 +110,6 @@ impl<T: Float> Features<T> {
     /// # use laboratory::fewer_pairs::linear::Features;
     /// assert_eq!(Features::<f64>::Elu.of(&nalgebra::dmatrix![0.0])[0], 1.0);
     /// ```
-    // ANCHOR: features
     pub fn of(&self, x: &DMatrix<T>) -> DMatrix<T> {
         match self {
             // e^min(x, 0) + max(x, 0)
@@ -134,10 +129,8 @@ impl<T: Float> Features<T> {
             }
         }
     }
-    // ANCHOR_END: features
 
     /// Returns the gradient with respect to `x`, from `features`, which are its own, and the gradient with respect to them.
-    // ANCHOR: features_backward
     fn backward(
         &self,
         x: &DMatrix<T>,
@@ -158,7 +151,6 @@ impl<T: Float> Features<T> {
             }
         }
     }
-    // ANCHOR_END: features_backward
 }
 
 /// d^(−1/4): with queries and keys shrunk by it, their products are divided by √d.
@@ -237,7 +229,6 @@ impl<T: Float> LinearAttention<T> {
     /// assert_eq!(output, dmatrix![1.0; 2.0; 3.0]);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: forward
     pub fn forward(
         &self,
         q: &DMatrix<T>,
@@ -254,7 +245,6 @@ impl<T: Float> LinearAttention<T> {
         let (q, k) = (q.clone(), k.clone());
         Ok((output, LinearCache { q, k, features_q, features_k, values, sums }))
     }
-    // ANCHOR_END: forward
 
     /// Returns the gradients with respect to queries, keys and values.
     ///
@@ -274,7 +264,6 @@ impl<T: Float> LinearAttention<T> {
     /// assert_eq!(grad_v, dmatrix![1.5; 0.5]); // 1 and a half of the outputs, and a half
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: backward
     pub fn backward(
         &self,
         cache: &LinearCache<T>,
@@ -303,7 +292,6 @@ impl<T: Float> LinearAttention<T> {
             grad_v.remove_column(d_v), // that of the ones
         ])
     }
-    // ANCHOR_END: backward
 
     fn check(&self, q: &DMatrix<T>, k: &DMatrix<T>, v: &DMatrix<T>) -> Result<()> {
         check_queries_and_keys(q.into(), k.into())?;

@@ -70,16 +70,6 @@ fn predicted_table(page: &mut Page, steps: &[Step; 6]) {
 
 /// The speeds that are predicted of some kernels, beside their roofs.
 fn speeds(page: &mut Page, steps: &[Step]) {
-    page.table_of(
-        "speeds",
-        steps,
-        &[
-            ("kernel", &|step| kernel(step)),
-            ("roof, TFLOP/s", &|step| fixed(step.roof() / 1e12, 0)),
-            ("predicted, of the roof", &|step| predicted(step)),
-            ("predicted, TFLOP/s", &|step| in_tflops(step)),
-        ],
-    );
     // From the upper end of the last kernel in f32 to the lower end of the first with tensor cores.
     let [.., before, after] = steps else { return };
     let least =
