@@ -1,4 +1,4 @@
-//! Counting, Roofline and What new memory costs: what is counted of attention, and what was measured.
+//! What is counted of attention, and what was measured.
 
 #[cfg(test)]
 mod claims;
