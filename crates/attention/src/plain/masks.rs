@@ -1,6 +1,6 @@
 use super::Matrix;
 
-/// No token sees its future.
+/// No token sees its future. Queries and keys are counted from the same first token.
 pub fn causal(query: usize, key: usize) -> bool {
     key <= query
 }

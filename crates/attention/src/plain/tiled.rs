@@ -56,7 +56,9 @@ pub fn tiled_backward(
     tile: usize,
 ) -> [Matrix; 3] {
     let [mut grad_q, mut grad_k, mut grad_v] = [q, k, v].map(|matrix| 0.0 * matrix);
-    let means = grad_output.component_mul(output).column_sum(); // D (n_q)
+    // D (n_q): a row's mean of the weights' gradients, weighted, is its output's product with
+    // the output's gradient.
+    let means = grad_output.component_mul(output).column_sum();
     for keys in tiles(k.nrows(), tile) {
         for queries in tiles(q.nrows(), tile) {
             // ANCHOR_END: walk_backward
