@@ -56,8 +56,8 @@ pub fn tiled_backward(
     tile: usize,
 ) -> [Matrix; 3] {
     let [mut grad_q, mut grad_k, mut grad_v] = [q, k, v].map(|matrix| 0.0 * matrix);
-    // D (n_q): a row's mean of the weights' gradients, weighted, is its output's product with
-    // the output's gradient.
+    // D (n_q), the weighted mean of a row of grad_weights: it is also the product of the
+    // row's output with the gradient of that output.
     let means = grad_output.component_mul(output).column_sum();
     for keys in tiles(k.nrows(), tile) {
         for queries in tiles(q.nrows(), tile) {
