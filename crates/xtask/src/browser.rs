@@ -11,7 +11,7 @@ pub const FLAGS: &[&str] = &[
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--no-sandbox",
     "--disable-gpu",
-    // Else each window starts two processes more, for suggestions below an address bar that nobody sees.
+    // Otherwise each window starts two more processes, for suggestions below an address bar that is never shown.
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup",
     "--disable-dev-shm-usage",
     "--disable-background-networking",

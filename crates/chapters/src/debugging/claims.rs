@@ -232,3 +232,14 @@ fn three_things_a_diagnosis_does_not_see() {
     let diffuse = |finding: &Finding| matches!(finding, Finding::Diffuse { .. });
     assert!(alarms.len() == HEADS && alarms.iter().all(diffuse), "{alarms:?}");
 }
+
+/// The sign of collapsed heads, in a model whose heads haven't collapsed.
+#[test]
+fn queries_with_large_gradients_are_no_proof_of_collapse() {
+    let one = crate::trained::open("repeated-one-block").unwrap().trained;
+    let last = one.history.last().unwrap();
+    let [q, v] =
+        ["w_q", "w_v"].map(|name| crate::trained_heads::norm_of(last, name).unwrap());
+    assert!(q > 2.0 * v, "{q} {v}");
+    assert!(last.heads.iter().flatten().all(|head| head.entropy > 0.5));
+}

@@ -8,7 +8,8 @@ fn xaviers_start_lies_between_two_extremes() {
     assert!(small.entropy > 0.999 && large.entropy < 0.1, "not extreme");
     assert!((0.5..0.9).contains(&xavier.entropy), "not between the extremes");
     assert!(large.grad_w_q > xavier.grad_w_q);
-    assert!(xavier.grad_w_q / small.grad_w_q > 1000.0);
+    // A thousand of it comes from three matrices.
+    assert!((1900.0..2200.0).contains(&(xavier.grad_w_q / small.grad_w_q)));
 }
 
 #[test]

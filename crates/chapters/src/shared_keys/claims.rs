@@ -1,6 +1,7 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::facts::{HEADS, Kept, LATENT};
+use super::facts::{HEADS, Kept, LATENT, LATENT_HEADS};
+use laboratory::hardware::H100;
 
 #[test]
 fn four_heads_for_one_keep_a_quarter_and_work_four_times_as_much_for_each_byte() {
@@ -15,4 +16,11 @@ fn latent_rows_are_between_grouped_and_multi_query_in_memory_and_above_both_in_w
     let [grouped, one] = [8, 1].map(Kept::Heads);
     assert!(LATENT.bytes(1) < grouped.bytes(1) && LATENT.bytes(1) > one.bytes(1));
     assert!(LATENT.intensity() > one.intensity());
+}
+
+#[test]
+fn with_one_token_latent_rows_wait_for_memory_and_with_two_they_do_not() {
+    let ridge = H100.bf16 / H100.bandwidth;
+    assert!(LATENT.intensity_with(LATENT_HEADS) < ridge);
+    assert!(LATENT.intensity_with(2 * LATENT_HEADS) > ridge);
 }

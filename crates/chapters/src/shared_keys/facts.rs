@@ -18,6 +18,8 @@ pub enum Kept {
 
 /// The latent rows of DeepSeek-V2.
 pub const LATENT: Kept = Kept::Latent(512, 64);
+/// Its heads.
+pub const LATENT_HEADS: u64 = 128;
 
 impl Kept {
     /// Numbers that a layer keeps of a token.
@@ -43,8 +45,13 @@ impl Kept {
         }
     }
 
-    /// Operations of one query's attention for each byte that it reads.
+    /// Operations of one query's attention for each byte that it reads, with the heads of the model of the table.
     pub fn intensity(self) -> f64 {
-        (HEADS * self.operations()) as f64 / (self.numbers() * BYTES) as f64
+        self.intensity_with(HEADS)
+    }
+
+    /// The same with so many heads; of several queries that read together, those of all.
+    pub fn intensity_with(self, heads: u64) -> f64 {
+        (heads * self.operations()) as f64 / (self.numbers() * BYTES) as f64
     }
 }

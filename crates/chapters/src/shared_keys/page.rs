@@ -1,10 +1,11 @@
 //! The chapter's page: values, tables and a figure.
 
-use super::facts::{HEADS, Kept, LATENT, LAYERS, WIDTH};
-use crate::figures::format::{bytes, integer, significant};
+use super::facts::{HEADS, Kept, LATENT, LATENT_HEADS, LAYERS, WIDTH};
+use crate::figures::format::{bytes, fixed, integer, significant};
 use crate::figures::{BLUE, MUTED, TEXT, VERMILION, label, line, text_box};
 use crate::output::Page;
 use anyhow::Result;
+use laboratory::hardware::H100;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let rows = [
@@ -32,6 +33,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.table("latent", &header, &[row(("latent", LATENT))]);
     let [many, latent] = [Kept::Heads(HEADS), LATENT].map(Kept::operations);
     page.value("absorbed", significant(latent as f64 / many as f64, 3));
+    page.value("latent-own", fixed(LATENT.intensity_with(LATENT_HEADS), 0));
+    page.value("latent-own-twice", fixed(LATENT.intensity_with(2 * LATENT_HEADS), 0));
+    page.value("ridge", fixed(H100.bf16 / H100.bandwidth, 0));
     page.value("layers", integer(LAYERS as usize));
     page.value("heads", integer(HEADS as usize));
     page.value("width", integer(WIDTH as usize));

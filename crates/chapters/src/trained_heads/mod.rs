@@ -6,3 +6,5 @@ mod facts;
 mod page;
 
 pub use page::generate;
+#[cfg(test)]
+pub use page::norm_of;

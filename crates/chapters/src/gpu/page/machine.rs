@@ -17,6 +17,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("most-threads", integer(MOST_THREADS));
     page.value("most-warps", integer(MOST_THREADS / WARP));
     page.value("f32-tflops", fixed(H100.f32 / 1e12, 0));
+    // PyTorch's *efficient* makes a product in `f32` of three in TF32.
+    page.value("efficient-roof", fixed(H100.tf32 / 3e12, 0));
     page.value("bf16-tflops", fixed(H100.bf16 / 1e12, 0));
     page.value("clock-f32", fixed(clock_f32() / 1e9, 2));
     page.value("tensor-over-f32", significant(H100.bf16 / H100.f32, 2));

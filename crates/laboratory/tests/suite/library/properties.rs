@@ -9,7 +9,6 @@ use attention::{
         log_sum_exp, log_sum_exp_rows, softmax, softmax_rows, softmax_rows_backward,
     },
 };
-use laboratory::cost::AttentionShape;
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -431,48 +430,4 @@ fn dropout_is_for_training_only() {
     let (undropped, cache) = run(0.0);
     assert_eq!(undropped, output, "with p = 0 training changes nothing");
     assert!(cache.heads().iter().all(|head| head.dropout.is_none()));
-}
-
-// ---------------------------------------------------------------------------------------------------- cost
-
-/// Loops that do nothing but count, where no two sizes are equal.
-#[test]
-fn operations_are_those_of_the_loops() {
-    let shape = AttentionShape {
-        batch: 2,
-        n_q: 3,
-        n_k: 5,
-        d_model: 8,
-        d_k: 4,
-        d_v: 6,
-        n_heads: 7,
-    };
-    let AttentionShape { batch, n_q, n_k, d_model, d_k, d_v, n_heads } = shape;
-    let product = |rows: usize, inner: usize, columns: usize| {
-        let mut operations = 0_usize;
-        for _ in 0..rows {
-            for _ in 0..columns {
-                for _ in 0..inner {
-                    operations += 2; // a multiplication and an addition
-                }
-            }
-        }
-        operations
-    };
-    let (mut projections, mut scores, mut softmax, mut values) = (0, 0, 0, 0);
-    for _ in 0..batch * n_heads {
-        projections += product(n_q, d_model, d_k) + product(n_k, d_model, d_k);
-        projections += product(n_k, d_model, d_v) + product(n_q, d_v, d_model);
-        scores += product(n_q, d_k, n_k);
-        values += product(n_q, n_k, d_v);
-        softmax += 5 * n_q * n_k;
-    }
-    let flops = shape.flops().unwrap();
-    let counted = [projections, scores, softmax, values].map(|count| count as u128);
-    assert_eq!([flops.projections, flops.scores, flops.softmax, flops.values], counted);
-
-    let all = (batch * n_heads) as u128 * 8;
-    let bytes = shape.bytes(8).unwrap();
-    assert_eq!([bytes.q, bytes.k, bytes.v], [all * 3 * 4, all * 5 * 4, all * 5 * 6]);
-    assert_eq!([bytes.weights, bytes.output], [all * 3 * 5, all * 3 * 6]);
 }
