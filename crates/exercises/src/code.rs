@@ -1,151 +1,78 @@
 //! A reader's code, as far as it has to be understood: which words stand in it, outside of comments, text in quotes, and tests.
 
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
 /// A word or a sign, and the number of its line.
-type Token<'a> = (usize, &'a str);
+type Token = (usize, String);
 
 /// The first line of code that has these words, wherever its spaces are: `.exp` stands in `x.exp()`, and not in `x.exponent()`. Without
-/// `with_tests`, items behind `#[test]` and `#[cfg(test)]` are passed by.
+/// `with_tests`, items behind `#[test]` and `#[cfg(test)]` are passed by. In code that is no Rust, as far as brackets and quotes go, none is
+/// found: the compiler refuses it.
 #[must_use]
 pub fn line_with(code: &str, words: &str, with_tests: bool) -> Option<usize> {
-    let mut code = tokens(code);
-    if !with_tests {
-        code = without_tests(&code);
-    }
-    let words: Vec<_> = tokens(words).into_iter().map(|(_, word)| word).collect();
-    let found = code
+    let mut tokens = vec![];
+    flatten(code.parse().ok()?, with_tests, &mut tokens);
+    let words = split(words);
+    let found = tokens
         .windows(words.len())
-        .find(|tokens| tokens.iter().map(|(_, token)| *token).eq(words.iter().copied()));
+        .find(|tokens| tokens.iter().map(|(_, token)| token).eq(&words));
     found.map(|tokens| tokens[0].0)
 }
 
-/// Splits code into words and signs.
-fn tokens(code: &str) -> Vec<Token<'_>> {
-    let mut tokens = vec![];
-    let (mut rest, mut line) = (code, 1);
-    while let Some(first) = rest.chars().next() {
-        let length = match first {
-            _ if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            _ if rest.starts_with("/*") => comment(rest),
-            '"' => quoted(rest),
-            '\'' => character(rest),
-            _ if is_part(first) => {
-                let end = rest.find(|it| !is_part(it)).unwrap_or(rest.len());
-                match raw(&rest[..end], &rest[end..]) {
-                    Some(text) => end + text,
-                    None => {
-                        tokens.push((line, &rest[..end]));
-                        end
-                    }
-                }
-            }
-            _ => {
-                if !first.is_whitespace() {
-                    tokens.push((line, &rest[..first.len_utf8()]));
-                }
-                first.len_utf8()
-            }
-        };
-        line += rest[..length].matches('\n').count();
-        rest = &rest[length..];
-    }
-    tokens
-}
-
-fn is_part(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
-}
-
-/// The length of the comment at the beginning, in which others may stand.
-fn comment(code: &str) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    while at < code.len() {
-        let rest = &code[at..];
-        if rest.starts_with("/*") {
-            depth += 1;
-            at += 2;
-        } else if rest.starts_with("*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
-            }
-        } else {
-            at += rest.chars().next().map_or(1, char::len_utf8);
+/// Words and single signs: brackets need not be closed here.
+fn split(words: &str) -> Vec<String> {
+    let is_part = |it: char| it.is_alphanumeric() || it == '_';
+    let mut split: Vec<String> = vec![];
+    let mut goes_on = false;
+    for sign in words.chars() {
+        match split.last_mut() {
+            Some(word) if goes_on && is_part(sign) => word.push(sign),
+            _ if sign.is_whitespace() => {}
+            _ => split.push(sign.into()),
         }
+        goes_on = is_part(sign);
     }
-    at
+    split
 }
 
-/// The length of the text in quotes at the beginning.
-fn quoted(code: &str) -> usize {
-    let mut escaped = false;
-    for (at, character) in code.char_indices().skip(1) {
-        match character {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' => return at + 1,
-            _ => {}
-        }
-    }
-    code.len()
-}
-
-/// The length of the character at the beginning, or of the quote of a lifetime.
-fn character(code: &str) -> usize {
-    let mut behind = code.char_indices().skip(1);
-    match (behind.next(), behind.next()) {
-        (Some((_, '\\')), Some((escaped, character))) => {
-            let from = escaped + character.len_utf8();
-            code[from..].find('\'').map_or(code.len(), |end| from + end + 1)
-        }
-        (Some(_), Some((end, '\''))) => end + 1,
-        _ => 1,
-    }
-}
-
-/// The length of the text behind `r`, `br` or `cr`, as in `r#"…"#`.
-fn raw(word: &str, behind: &str) -> Option<usize> {
-    let text = behind.trim_start_matches('#');
-    let hashes = behind.len() - text.len();
-    if !matches!(word, "r" | "br" | "cr") || !text.starts_with('"') {
-        return None;
-    }
-    let end = format!("\"{}", "#".repeat(hashes));
-    let found = text[1..].find(&end);
-    Some(found.map_or(behind.len(), |at| hashes + 1 + at + end.len()))
-}
-
-/// Leaves out items that are compiled for tests only: up to the bracket that closes them, or to a semicolon before any opens.
-fn without_tests<'a>(code: &[Token<'a>]) -> Vec<Token<'a>> {
-    let marks = [&["#", "[", "test", "]"][..], &["#", "[", "cfg", "(", "test", ")", "]"]];
-    let mut kept = vec![];
-    let mut at = 0;
-    while at < code.len() {
-        let is = |mark: &&&[&str]| {
-            let tokens = code[at..].iter().map(|(_, token)| *token);
-            tokens.take(mark.len()).eq(mark.iter().copied())
-        };
-        let Some(mark) = marks.iter().find(is) else {
-            kept.push(code[at]);
-            at += 1;
+/// Adds the tokens of code, those in brackets between their brackets.
+fn flatten(code: TokenStream, with_tests: bool, tokens: &mut Vec<Token>) {
+    let mut code = code.into_iter().peekable();
+    while let Some(tree) = code.next() {
+        let is_mark = matches!(&tree, TokenTree::Punct(sign) if sign.as_char() == '#');
+        if is_mark && !with_tests && code.peek().is_some_and(is_of_tests) {
+            // The item ends with its last brace, or with a semicolon.
+            let ends = |tree: &TokenTree| match tree {
+                TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+                TokenTree::Punct(sign) => sign.as_char() == ';',
+                _ => false,
+            };
+            code.find(ends);
             continue;
-        };
-        at += mark.len();
-        let mut depth = 0;
-        while let Some((_, token)) = code.get(at) {
-            at += 1;
-            match *token {
-                "{" => depth += 1,
-                "}" => depth -= 1,
-                ";" if depth == 0 => break,
-                _ => continue,
+        }
+        let line = tree.span().start().line;
+        match tree {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
+                tokens.push((line, open.to_owned()));
+                flatten(group.stream(), with_tests, tokens);
+                tokens.push((group.span_close().start().line, close.to_owned()));
             }
-            if depth <= 0 {
-                break;
-            }
+            other => tokens.push((line, other.to_string())),
         }
     }
-    kept
+}
+
+/// Whether these are the brackets of `#[test]` or `#[cfg(test)]`.
+fn is_of_tests(tree: &TokenTree) -> bool {
+    let TokenTree::Group(group) = tree else { return false };
+    let inside = group.stream().to_string().replace(' ', "");
+    group.delimiter() == Delimiter::Bracket && ["test", "cfg(test)"].contains(&&*inside)
 }
 
 #[cfg(test)]
@@ -173,6 +100,7 @@ fn late(x: f64) -> f64 {
     #[test]
     fn words_count_outside_of_comments_quotes_and_tests() {
         assert_eq!(line_with(CODE, ".exp", false), Some(15));
+        assert_eq!(line_with(CODE, ".exp(", false), Some(15));
         assert_eq!(line_with(CODE, ".exp", true), Some(10));
         assert_eq!(line_with(CODE, "::exp", true), Some(12));
         assert_eq!(line_with(CODE, "::exp", false), None);

@@ -503,7 +503,10 @@ mod tests {
             ("b\n.powi(2)", "src/sums.rs, line 2, has `.powi`: this exercise"),
             ("std::process::exit(0)", "src/sums.rs, line 1, has `process::exit`: it"),
             ("#[test]\nfn t() { exit(0) }", "src/sums.rs, line 2, has `exit(`: it would"),
-            ("macro_rules! assert {", "src/sums.rs, line 1, has `macro_rules! assert`"),
+            (
+                "macro_rules! assert { () => {} }",
+                "src/sums.rs, line 1, has `macro_rules! assert`",
+            ),
             ("use quiet as assert;", "src/sums.rs, line 1, has `as assert`"),
         ] {
             let refusal = task.refusal(code).unwrap();
