@@ -6,7 +6,7 @@ use crate::records::Records;
 use crate::records::tests::committed;
 use crate::{
     Generator, counting, decoding, fast, fewer_pairs, gpu, linear_attention, memory_wall,
-    softmax, tiles_backward,
+    tiles_backward,
 };
 use anyhow::{Context, Result};
 use rand::rngs::ChaCha8Rng;
@@ -19,7 +19,6 @@ use tempfile::TempDir;
 
 /// The functions that read records: whole pages, and of two slow pages the part that does.
 const MEASURED: &[Generator] = &[
-    ("softmax", softmax::generate),
     ("counting", counting::generate),
     ("memory-wall", memory_wall::on_a_thread),
     ("decoding", decoding::steps),
@@ -30,7 +29,7 @@ const MEASURED: &[Generator] = &[
     ("gpu", gpu::generate),
 ];
 
-const TOPICS: [&str; 11] = [
+const TOPICS: [&str; 10] = [
     "complexity",
     "decoding",
     "fewer_pairs",
@@ -41,7 +40,6 @@ const TOPICS: [&str; 11] = [
     "parts",
     "peers",
     "roofline",
-    "softmax",
 ];
 
 fn measured(records: &Records) -> Result<Generated> {
@@ -216,7 +214,7 @@ fn what_is_tried_is_what_the_book_includes() {
             );
         }
     }
-    for page in ["softmax", "counting", "fast", "gpu"] {
+    for page in ["counting", "fast", "gpu"] {
         for entry in fs::read_dir(folder.join(page)).unwrap() {
             let path = Path::new(page).join(entry.unwrap().file_name());
             let text = fs::read_to_string(folder.join(&path)).unwrap();
@@ -255,8 +253,7 @@ fn a_machine_with_some_topics_stands_beside_one_with_all() {
     let all: Vec<_> = TOPICS.map(original).into();
     let usual = included(&measured(&committed()).unwrap());
     for (topics, pages) in [
-        (&["softmax"][..], &["softmax/values.txt"][..]),
-        (&["ladder"], &[]),
+        (&["ladder"][..], &[][..]),
         (&["peers"], &[]),
         (
             &["complexity", "memory", "roofline"],
@@ -273,7 +270,6 @@ fn a_machine_with_some_topics_stands_beside_one_with_all() {
         let generated = generated(&[("made-up", some), ("real", all.clone())]).unwrap();
         assert_eq!(included(&generated), usual, "{topics:?}");
         for page in [
-            "softmax/values.txt",
             "counting/values.txt",
             "memory-wall/values.txt",
             "tiles-backward/recompute.md",
@@ -347,9 +343,8 @@ fn a_broken_record_is_named_with_its_measurement() {
         ("parts", "parts/product matrixmultiply"),
         ("ladder", "ladder/both causal registers"),
         ("complexity", "attention/forward causal"),
-        ("pages", "kept/layer"),
+        ("pages", "kept/softmax"),
         ("roofline", "steps/scale"),
-        ("softmax", "softmax of rows/along the rows"),
     ] {
         broken(topic, what, |record, what| {
             record.measurements.retain(|m| m.what != what)

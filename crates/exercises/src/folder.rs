@@ -38,6 +38,10 @@ pub(crate) fn share_target(folder: &Path) -> Result<()> {
     write(&folder.join(SETTINGS), settings)
 }
 
+/// The tests of the whole program: those in it.
+const WHOLE_PROGRAM: &str = "//! The checks of the whole program, when all its steps are done: `cargo test --test program`.\n\n\
+    #[path = \"../src/program/mod.rs\"]\npub mod program;\n";
+
 /// What [`create`] has done.
 #[derive(Debug, Default)]
 pub struct Created {
@@ -113,16 +117,21 @@ pub(crate) fn files(
     ];
     for task in &tasks {
         let Task { name, .. } = task;
-        files.push((format!("src/{name}.rs"), task.stub().into()));
-        files.push((
-            format!("tests/{name}.rs"),
-            task.test_file(&format!("../src/{name}.rs")).into(),
-        ));
-        let source = fs::read_to_string(sources.tasks().join(format!("{name}.rs")))?;
+        let own = format!("src/{}", task.file());
+        let tests = task.test_file("../src/program", &format!("../{own}"));
+        files.push((format!("tests/{name}.rs"), tests.into()));
+        files.push((own, task.stub().into()));
+        let source = task::source(&sources.tasks(), name)?;
         let source =
             if with_solutions { source } else { Task::without_solution(&source) };
         files.push((format!("tool/tasks/{name}.rs"), source.into()));
     }
+    // What is no step of the program that the reader builds: its list of files, and the checks that it keeps.
+    for file in ["mod.rs", "tests.rs"] {
+        let path = sources.attention().join("src/plain").join(file);
+        files.push((format!("src/program/{file}"), fs::read(path)?));
+    }
+    files.push(("tests/program.rs".into(), WHOLE_PROGRAM.into()));
     for part in ["Cargo.toml", "src", "folder"] {
         add(
             &sources.root.join("crates/exercises").join(part),

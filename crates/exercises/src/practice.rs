@@ -94,16 +94,14 @@ impl Practice {
     }
 
     fn named(&self, name: &str) -> Result<&Task> {
-        let name = name.trim_end_matches(".rs").replace('-', "_");
-        let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
-        let found = self.tasks.iter().find(|task| task.name == name);
+        let found = self.tasks.iter().find(|task| task.is_named(name));
         found.with_context(|| {
             format!("there is no exercise `{name}`: `cargo exercises list` shows all")
         })
     }
 
     fn file(&self, task: &Task) -> PathBuf {
-        self.folder.join(format!("src/{}.rs", task.name))
+        self.folder.join("src").join(task.file())
     }
 
     fn progress(&self) -> Result<Progress> {
@@ -160,8 +158,8 @@ impl Practice {
         let (before, behind) = self.tasks.split_at(at.unwrap_or(0));
         match behind.iter().chain(before).find(|task| !passed.contains(&task.name)) {
             Some(task) => format!(
-                "Next: src/{}.rs ({}, {} minutes)",
-                task.name,
+                "Next: src/{} ({}, {} minutes)",
+                task.file(),
                 task.level.name(),
                 task.minutes
             ),
@@ -175,7 +173,8 @@ impl Practice {
         let name = &task.name;
         ensure!(
             self.file(task).exists(),
-            "there is no src/{name}.rs: `cargo exercises reset {name}` writes the stub again"
+            "there is no src/{}: `cargo exercises reset {name}` writes the stub again",
+            task.file()
         );
         let outcome = trial::of_task(&self.folder, task, Limits::default())?;
         let has_passed = outcome.has_passed();
@@ -276,7 +275,7 @@ impl Practice {
         let file = self.file(task);
         if let Some(text) = read_if_there(&file)? {
             if task.is_stub(&text) {
-                println!("src/{}.rs is as it was", task.name);
+                println!("src/{} is as it was", task.file());
                 return Ok(true);
             }
             let kept = self.folder.join("kept");
@@ -297,28 +296,35 @@ impl Practice {
         self.remember(|progress| {
             progress.passed.remove(&task.name);
         })?;
-        println!("src/{}.rs is the stub again", task.name);
+        println!("src/{} is the stub again", task.file());
         Ok(true)
     }
 }
 
 /// What came of a run, in words.
 fn verdict(task: &Task, outcome: &Outcome) -> String {
-    let name = &task.name;
+    let (name, file) = (&task.name, task.file());
     match outcome {
         Outcome::Passed { passed } => format!("✓ {name}: all {passed} tests pass"),
         Outcome::Failed { passed, failures } => {
             let all = passed + failures.len();
-            let is_open =
-                |failure: &Failure| failure.message.contains("not yet implemented");
+            // An open place in another file is one of an earlier step, and is told.
+            let is_open = |failure: &Failure| {
+                failure.message.starts_with(&format!("in src/{file}, "))
+                    && failure.message.contains("not yet implemented")
+            };
             let mut told = failures.iter().filter(|failure| !is_open(failure)).peekable();
             if told.peek().is_none() {
-                return format!("· {name}: there is still a todo!() in src/{name}.rs");
+                return format!("· {name}: there is still a todo!() in src/{file}");
             }
             let mut text = format!("✗ {name}: {passed} of {all} tests pass");
             for failure in told.by_ref().take(TOLD) {
                 let test = failure.test.replace('_', " ");
                 let message = failure.message.replace('\n', "\n    ");
+                let message = message.replace(
+                    "not yet implemented",
+                    "not yet implemented, and this step needs that one",
+                );
                 text.push_str(&format!("\n  {test}:\n    {message}"));
             }
             let more: Vec<_> =
@@ -327,7 +333,7 @@ fn verdict(task: &Task, outcome: &Outcome) -> String {
                 text.push_str(&format!("\n  and: {}", more.join(", ")));
             }
             if failures.iter().any(is_open) {
-                text.push_str(&format!("\n  There is a todo!() left in src/{name}.rs."));
+                text.push_str(&format!("\n  There is a todo!() left in src/{file}."));
             }
             text
         }

@@ -32,11 +32,23 @@
 //!   the first three that do. A line that is replaced is one line, so it has to fit into what rustfmt leaves whole.
 //! - `easy, 10 minutes, without `.exp` `f64`` names words that a solution must not contain. A fault that does is caught by them.
 //! - Failures are told in the order of the tests, so what is simplest comes first.
+//!
+//! A file `build_NAME.rs` has no code of its own but a file of the program that the book builds, [`compose`]d into it: each body is a
+//! solution. It lists the files that its tests compile, the reader's own among them the last, and its faults name the line to be replaced:
+//!
+//! ```text
+//! use attention::plain::*;
+//! // PROGRAM softmax scores
+//! // FAULT not-scaled: divided by √d_k
+//! // - q * k.transpose() / (q.ncols() as f64).sqrt()
+//! // > q * k.transpose()
+//! ```
 
 use crate::code::line_with;
 use crate::files::{is_leftover, same_lines};
 use anyhow::{Context, Result, bail, ensure};
 use fs_err as fs;
+use std::fmt::Write;
 use std::path::Path;
 
 /// How much a task asks for.
@@ -95,6 +107,8 @@ pub struct Task {
     pub hints: Vec<String>,
     /// The wrong solutions.
     pub faults: Vec<Fault>,
+    /// The files of the reader's program that its tests compile, the last of which is to be written; for most tasks none.
+    pub program: Vec<String>,
     /// The code between the text and the tests, with its marks.
     code: String,
     /// The body of the module of tests.
@@ -113,16 +127,15 @@ pub const ORDER: &str = "order.txt";
 ///
 /// If a file cannot be read, is not listed, or is not made as the module says.
 pub fn read_all(folder: &Path) -> Result<Vec<Task>> {
-    let read = |file: &str| fs::read_to_string(folder.join(file));
     let mut tasks = vec![];
-    for line in read(ORDER)?.lines() {
+    for line in fs::read_to_string(folder.join(ORDER))?.lines() {
         let (chapter, names) = line
             .split_once(": ")
             .with_context(|| format!("{ORDER}: `{line}` is not `chapter: task task`"))?;
         for name in names.split_whitespace() {
-            let file = format!("{name}.rs");
-            let task = Task::parse(name, chapter, &read(&file)?);
-            tasks.push(task.with_context(|| format!("the task {file}"))?);
+            let task = source(folder, name)
+                .and_then(|source| Task::parse(name, chapter, &source));
+            tasks.push(task.with_context(|| format!("the task {name}.rs"))?);
         }
     }
     for entry in fs::read_dir(folder)? {
@@ -136,6 +149,134 @@ pub fn read_all(folder: &Path) -> Result<Vec<Task>> {
         }
     }
     Ok(tasks)
+}
+
+/// What the names of modules begin with that are files of a program: a test's name has it nowhere.
+const STEP: &str = "program_file_";
+
+/// The mark before the files of a program.
+const PROGRAM: &str = "// PROGRAM ";
+
+/// The text of a task's file, with the code of the program in it.
+///
+/// # Errors
+///
+/// If a file cannot be read, or a fault is not in the program.
+pub fn source(folder: &Path, name: &str) -> Result<String> {
+    let source = fs::read_to_string(folder.join(format!("{name}.rs")))?;
+    if !name.starts_with(BUILD) || source.contains("// SOLUTION") {
+        return Ok(source);
+    }
+    let files = source.lines().find_map(|line| line.strip_prefix(PROGRAM));
+    let file = files.and_then(|files| files.rsplit(' ').next());
+    let file = file.with_context(|| format!("it has no `{PROGRAM}`"))?;
+    // Beside the tasks in the book, and in a reader's folder.
+    let program = folder.join(format!("../../attention/src/plain/{file}.rs"));
+    compose(&source, &fs::read_to_string(program)?)
+}
+
+/// What the names of tasks begin with that build the program.
+const BUILD: &str = "build_";
+
+/// Puts a file of the program into the text of a task: its bodies become solutions, and the faults stand above their lines.
+///
+/// # Errors
+///
+/// If a fault names no line of the program, or more than one.
+pub fn compose(source: &str, program: &str) -> Result<String> {
+    let is_code = |line: &&str| !line.trim_start().starts_with("// ANCHOR");
+    let mut lines: Vec<String> =
+        program.lines().filter(is_code).map(str::to_owned).collect();
+    enclose_bodies(&mut lines);
+    let (head, rest) =
+        source.split_once(PROGRAM).with_context(|| format!("it has no `{PROGRAM}`"))?;
+    // Without what the tests of the book's own program use.
+    let head = head.trim_end().rsplit_once("\n\n").map_or(head, |(head, _)| head);
+    let (files, rest) = rest.split_once('\n').unwrap_or_default();
+    let (marks, tests) = rest
+        .split_once("#[cfg(test)]\n")
+        .context("it has no `#[cfg(test)] mod tests`")?;
+    let mut marks = marks.lines().peekable();
+    while let Some(mark) = marks.next() {
+        let Some(fault) = mark.strip_prefix("// FAULT ") else { continue };
+        let mut following = |start: &str| {
+            let mut found: Vec<&str> = vec![];
+            while let Some(line) = marks.peek().and_then(|it| it.strip_prefix(start)) {
+                found.push(line.trim());
+                marks.next();
+            }
+            found
+        };
+        let (old, new) = (following("// - "), following("// > "));
+        // Marks that were set before stand between the lines.
+        let code: Vec<_> = (0..lines.len()).filter(|&at| !is_mark(&lines[at])).collect();
+        let mut places = code.windows(old.len().max(1)).filter(|places| {
+            let mut pairs = places.iter().zip(&old);
+            !old.is_empty() && pairs.all(|(&at, old)| lines[at].trim() == *old)
+        });
+        let (place, others) = (places.next(), places.count());
+        let name = fault.split(':').next().unwrap_or_default();
+        let place = place.filter(|_| others == 0).with_context(|| {
+            format!(
+                "the lines of the fault `{name}` stand {} times in the program",
+                if place.is_some() { others + 1 } else { 0 }
+            )
+        })?;
+        let at = place[place.len() - 1];
+        // Above the faults of the same line, but inside of the body.
+        let is_above =
+            |above: &usize| is_mark(&lines[*above]) && !is_edge(&lines[*above]);
+        let at = (0..at).rev().take_while(is_above).last().unwrap_or(at);
+        let line = &lines[place[place.len() - 1]];
+        let indent = line[..line.len() - line.trim_start().len()].to_owned();
+        let mut planted = vec![format!("{indent}// FAULT {fault}")];
+        planted.extend(new.iter().map(|line| format!("{indent}// > {line}")));
+        lines.splice(at..at, planted);
+    }
+    Ok(format!(
+        "{head}\n\n{PROGRAM}{files}\n{}\n\n#[cfg(test)]\n{tests}",
+        lines.join("\n").trim()
+    ))
+}
+
+/// Whether a line is a mark of a body's edge.
+fn is_edge(line: &str) -> bool {
+    line.trim_start().starts_with("// SOLUTION") || line.trim() == "// END"
+}
+
+/// Whether a line is a mark.
+fn is_mark(line: &str) -> bool {
+    let begins = |mark: &&str| line.trim_start().starts_with(*mark);
+    is_edge(line) || ["// FAULT ", "// >"].iter().any(begins)
+}
+
+/// Marks the body of each function as a solution.
+fn enclose_bodies(lines: &mut Vec<String>) {
+    let mut at = 0;
+    while at < lines.len() {
+        let code = lines[at].trim_start();
+        if code.starts_with("fn ") || code.starts_with("pub fn ") {
+            let indent = lines[at][..lines[at].len() - code.len()].to_owned();
+            let opens = (at..lines.len()).find(|&line| lines[line].ends_with('{'));
+            let Some(opens) = opens else { return };
+            let signature = lines[at..=opens].join(" ");
+            // A place of type `impl Trait` takes no `todo!()`.
+            let instead = if signature.contains("-> impl Fn(") {
+                ": |_, _| todo!()"
+            } else if signature.contains("-> impl Iterator") {
+                ": std::iter::once_with(|| todo!())"
+            } else {
+                ""
+            };
+            let end = format!("{indent}}}");
+            let closes = (opens..lines.len()).find(|&line| lines[line] == end);
+            let Some(closes) = closes else { return };
+            lines.insert(closes, format!("{indent}    // END"));
+            lines.insert(opens + 1, format!("{indent}    // SOLUTION{instead}"));
+            at = closes + 2;
+        }
+        at += 1;
+    }
 }
 
 impl Task {
@@ -186,6 +327,10 @@ impl Task {
             faults.len()
         );
         ensure!(code.contains("// SOLUTION"), "it has no `// SOLUTION`");
+        let (program, code) = match code.trim().strip_prefix(PROGRAM) {
+            Some(rest) => rest.split_once('\n').unwrap_or_default(),
+            None => ("", code),
+        };
         Ok(Task {
             name: name.to_owned(),
             chapter: chapter.to_owned(),
@@ -196,6 +341,7 @@ impl Task {
             text: text.to_owned(),
             hints,
             faults,
+            program: program.split_whitespace().map(str::to_owned).collect(),
             code: code.trim().to_owned(),
             tests: tests.to_owned(),
         })
@@ -265,20 +411,29 @@ impl Task {
     /// What is wrong with code that has words in it that must not be there, if it has.
     #[must_use]
     pub fn refusal(&self, code: &str) -> Option<String> {
-        let name = &self.name;
+        let file = self.file();
         for (words, why) in NEVER {
             if let Some(line) = line_with(code, words, true) {
-                return Some(format!("src/{name}.rs, line {line}, has `{words}`: {why}"));
+                return Some(format!("src/{file}, line {line}, has `{words}`: {why}"));
             }
         }
         for words in &self.without {
             if let Some(line) = line_with(code, words, false) {
                 return Some(format!(
-                    "src/{name}.rs, line {line}, has `{words}`: this exercise asks you to do without it"
+                    "src/{file}, line {line}, has `{words}`: this exercise asks you to do without it"
                 ));
             }
         }
         None
+    }
+
+    /// The reader's file, from `src/`.
+    #[must_use]
+    pub fn file(&self) -> String {
+        match self.program.last() {
+            Some(file) => format!("program/{file}.rs"),
+            None => format!("{}.rs", self.name),
+        }
     }
 
     /// Whether this is still the stub.
@@ -293,22 +448,50 @@ impl Task {
         tests.filter_map(|test| test.split_once("fn ")?.1.split('(').next())
     }
 
-    /// The tests, as a file that is compiled with the code at `path`.
+    /// The tests, as a file that is compiled with the reader's. `program` is where those of the program are, and `own` the one to be tested.
     #[must_use]
-    pub fn test_file(&self, path: &str) -> String {
+    pub fn test_file(&self, program: &str, own: &str) -> String {
         let name = &self.name;
-        let mut lines = vec![
-            format!("//! The tests of {path}. Read them, and leave them as they are."),
-            String::new(),
-            "#[allow(dead_code, unused, unreachable_code)]".to_owned(),
-            format!("#[path = \"{path}\"]"),
-            format!("mod {name};"),
-            format!("use {name}::*;"),
-        ];
+        let mut text =
+            format!("//! The tests of {own}. Read them, and leave them as they are.\n\n");
+        let mut module = |name: &str, path: &str| {
+            // Writing to a text can't fail.
+            let _ = write!(
+                text,
+                "#[allow(dead_code, unused, unreachable_code, private_interfaces)]\n#[path = \"{path}\"]\nmod {name};\nuse {name}::*;\n"
+            );
+        };
+        match self.program.split_last() {
+            Some((last, others)) => {
+                for file in others {
+                    module(&format!("{STEP}{file}"), &format!("{program}/{file}.rs"));
+                }
+                module(&format!("{STEP}{last}"), own);
+                text += "type Matrix = nalgebra::DMatrix<f64>;\n";
+            }
+            None => module(name, own),
+        }
         let tests =
             self.tests.lines().map(|line| line.strip_prefix("    ").unwrap_or(line));
-        lines.extend(tests.filter(|line| *line != "use super::*;").map(str::to_owned));
+        let lines: Vec<_> = text
+            .lines()
+            .chain(tests.filter(|line| *line != "use super::*;"))
+            .map(str::to_owned)
+            .collect();
         tidy(&lines)
+    }
+
+    /// Whether this task is named so, or its file.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
+        let name = name.trim_end_matches(".rs").replace('-', "_");
+        let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+        self.name == name || self.program.last().is_some_and(|file| file == name)
+    }
+
+    /// What the names of the tests begin with that a reader has written, which don't count.
+    pub(crate) fn not_counted(&self) -> String {
+        if self.program.is_empty() { format!("{}::", self.name) } else { STEP.to_owned() }
     }
 
     /// What to do, as documentation of a module.
@@ -521,12 +704,100 @@ mod tests {
 
     #[test]
     fn tests_come_with_the_path_of_the_code() {
-        let file = parsed().test_file("../src/sums.rs");
+        let file = parsed().test_file("../src/program", "../src/sums.rs");
         assert!(
             file.contains("#[path = \"../src/sums.rs\"]\nmod sums;\nuse sums::*;\n"),
             "{file}"
         );
         assert!(file.contains("\n#[test]\nfn one_and_two() {\n    assert_eq!"), "{file}");
+    }
+
+    const STEP_SOURCE: &str = "\
+//! # Build it yourself: sums
+//!
+//! easy, 5 minutes
+
+use attention::plain::*;
+
+// PROGRAM numbers sums
+// FAULT lost: where is b
+// - a + b
+// > a
+// FAULT twice: is b there twice
+// - a + b
+// > a +
+// > 2.0 * b
+// FAULT second: once
+// - // of two
+// - a + a
+// > a
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+}
+";
+    const STEP_FILE: &str = "\
+use super::number;
+
+/// The sum.
+pub fn sum(
+    a: f64,
+    b: f64,
+) -> f64 {
+    a + b
+}
+
+pub fn less() -> impl Fn(usize, usize) -> bool {
+    |a, b| a < b // of two
+}
+
+fn double(a: f64) -> f64 {
+    // of two
+    a + a
+}
+";
+
+    #[test]
+    fn a_step_of_the_program_is_its_file_with_its_faults() {
+        let with_anchor = STEP_FILE
+            .replace("/// The sum.", concat!("// ANCH", "OR: sum\n/// The sum."));
+        let source = compose(STEP_SOURCE, &with_anchor).unwrap();
+        let hints = "\n//!\n//! Add.\n//!\n//! # Hint\n//!\n//! a".to_owned()
+            + &"\n//!\n//! # Hint\n//!\n//! b".repeat(2);
+        let source = source.replace("5 minutes", &format!("5 minutes{hints}"));
+        let task = Task::parse("build_sums", "adding", &source).unwrap();
+        assert_eq!(task.file(), "program/sums.rs");
+        assert!(task.is_named("sums") && task.is_named("src/program/sums.rs"));
+        let stub = task.stub();
+        assert!(stub.contains(") -> f64 {\n    todo!()\n}"), "{stub}");
+        assert!(stub.contains("bool {\n    |_, _| todo!()\n}"), "{stub}");
+        assert!(!stub.contains("ANCHOR") && !stub.contains("PROGRAM"), "{stub}");
+        assert_eq!(task.solution(), STEP_FILE);
+        assert!(task.wrong("lost").contains("{\n    a\n}"), "{}", task.wrong("lost"));
+        assert!(task.wrong("twice").contains("    a +\n    2.0 * b\n"));
+        assert!(task.wrong("second").contains("    // of two\n    a\n"));
+        let tests = task.test_file("../src/program", "../src/program/sums.rs");
+        for path in ["../src/program/numbers.rs", "../src/program/sums.rs"] {
+            assert!(tests.contains(&format!("#[path = \"{path}\"]\n")), "{tests}");
+        }
+    }
+
+    #[test]
+    fn a_fault_that_is_nowhere_or_twice_in_the_program_is_named() {
+        for (old, new, words) in [
+            ("// - a + b", "// - a + c", "the lines of the fault `lost` stand 0 times"),
+            (
+                "// - // of two\n// - a + a",
+                "// - }",
+                "of the fault `second` stand 3 times",
+            ),
+            ("// - // of two\n// - a + a\n", "", "of the fault `second` stand 0 times"),
+        ] {
+            let source = STEP_SOURCE.replacen(old, new, 1);
+            let error = compose(&source, STEP_FILE).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
 
     #[test]

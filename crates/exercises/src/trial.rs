@@ -95,7 +95,7 @@ impl Default for Limits {
 pub fn of_task(folder: &Path, task: &Task, limits: Limits) -> Result<Outcome> {
     let target = folder.join("target");
     let _turn = lock(&target.join("exercises.lock"))?;
-    let code = read_if_there(&folder.join(format!("src/{}.rs", task.name)))?;
+    let code = read_if_there(&folder.join("src").join(task.file()))?;
     if let Some(message) =
         task.refusal(&String::from_utf8_lossy(&code.unwrap_or_default()))
     {
@@ -194,7 +194,7 @@ pub fn run(program: &Path, task: &Task, limits: Limits, kept: &Path) -> Result<O
     };
     let mut child = command
         // The reader's own tests are not counted.
-        .args(["--test-threads=1", "--skip", &format!("{}::", task.name)])
+        .args(["--test-threads=1", "--skip", &task.not_counted()])
         .env("RUST_BACKTRACE", "1")
         .env_remove(NO_CAPTURE)
         .stdin(Stdio::null())

@@ -59,6 +59,7 @@ fn write(tasks: &[Task], attention: &Path, folder: &Path) -> Result<()> {
     }
     fs::create_dir_all(&sources)?;
     let attention = fs::canonicalize(attention)?;
+    let program = attention.join("src/plain").to_string_lossy().into_owned();
     let manifest = crate::folder::manifest("variants", &attention.to_string_lossy(), "");
     fs::write(folder.join("Cargo.toml"), manifest)?;
     crate::folder::share_target(folder)?;
@@ -80,7 +81,7 @@ fn write(tasks: &[Task], attention: &Path, folder: &Path) -> Result<()> {
         for (name, code) in modules {
             fs::write(path.join(format!("{name}_code.rs")), code)?;
             // The tests see of it what they see in a reader's folder.
-            let tests = task.test_file(&format!("{name}_code.rs"));
+            let tests = task.test_file(&program, &format!("{name}_code.rs"));
             fs::write(path.join(format!("{name}.rs")), tests)?;
             parent.push_str(&format!("#[cfg(test)]\nmod {name};\n"));
         }

@@ -12,7 +12,7 @@
 //!
 //! # Hint
 //!
-//! Chapters before this one had `sum`, which splits a list in half again and again. How many additions does each term
+//! Split the list in half, again and again. How many additions does each term
 //! go through then, and how many in a plain loop?
 //!
 //! # Hint

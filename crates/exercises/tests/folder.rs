@@ -42,14 +42,14 @@ fn said(output: &Output) -> String {
 #[test]
 fn a_folder_gets_what_it_lacks_and_keeps_what_it_has() {
     let (_temporary, folder) = practice();
-    let file = folder.join("src/softmax_rows.rs");
+    let file = folder.join("src/program/softmax.rs");
     fs::write(&file, "// mine").unwrap();
-    fs::write(folder.join("tests/softmax_rows.rs"), "// mine, too").unwrap();
+    fs::write(folder.join("tests/build_softmax.rs"), "// mine, too").unwrap();
     fs::remove_file(folder.join("AGENTS.md")).unwrap();
     let again = create(sources(), &folder, true).unwrap();
     assert_eq!(
         (again.written, again.kept),
-        (1, vec!["tests/softmax_rows.rs".to_owned()])
+        (1, vec!["tests/build_softmax.rs".to_owned()])
     );
     assert_eq!(fs::read_to_string(file).unwrap(), "// mine");
     assert!(folder.join("AGENTS.md").is_file());
@@ -76,13 +76,14 @@ fn a_folder_without_solutions_has_hints_and_no_solution() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("practice");
     create(sources(), &folder, false).unwrap();
-    let source = fs::read_to_string(folder.join("tool/tasks/softmax_rows.rs")).unwrap();
+    let source = fs::read_to_string(folder.join("tool/tasks/build_softmax.rs")).unwrap();
     assert!(
         !source.contains("let mut weights = scores.clone()"),
         "the solution is there:\n{source}"
     );
     assert!(
-        said(&exercises(&folder, &["hint", "softmax_rows"])).starts_with("Hint 1 of 3: ")
+        said(&exercises(&folder, &["hint", "build_softmax"]))
+            .starts_with("Hint 1 of 3: ")
     );
     for with in tasks() {
         let path = folder.join(format!("tool/tasks/{}.rs", with.name));
@@ -91,7 +92,7 @@ fn a_folder_without_solutions_has_hints_and_no_solution() {
         assert_eq!(without.stub(), with.stub());
         assert!(!text.contains("// FAULT") && !without.has_solution(), "{}", with.name);
     }
-    let refused = exercises(&folder, &["solution", "softmax_rows", "--yes"]);
+    let refused = exercises(&folder, &["solution", "build_softmax", "--yes"]);
     assert!(!refused.status.success() && said(&refused).contains("without solutions"));
 }
 
@@ -100,30 +101,30 @@ fn the_list_hints_solution_and_reset_do_what_they_say() {
     let (_temporary, folder) = practice();
     let list = said(&exercises(&folder, &[]));
     assert!(
-        list.contains("softmax_rows")
+        list.contains("build_softmax")
             && list.contains(&format!("0 of {} done", tasks().len())),
         "{list}"
     );
-    exercises(&folder, &["hint", "softmax_rows"]);
-    let two = said(&exercises(&folder.join("src"), &["hint", "softmax_rows"]));
+    exercises(&folder, &["hint", "build_softmax"]);
+    let two = said(&exercises(&folder.join("src"), &["hint", "build_softmax"]));
     assert!(two.contains("Hint 2 of 3: ") && !two.contains("Hint 3"), "{two}");
 
-    let asked = said(&exercises(&folder, &["solution", "softmax_rows"]));
+    let asked = said(&exercises(&folder, &["solution", "build_softmax"]));
     assert!(
         asked.contains("[y/N]") && !asked.contains("pub fn"),
         "without an answer it shows nothing: {asked}"
     );
-    let solution = said(&exercises(&folder, &["solution", "softmax_rows", "--yes"]));
+    let solution = said(&exercises(&folder, &["solution", "build_softmax", "--yes"]));
     assert!(
         solution.contains("pub fn softmax_rows") && !solution.contains("FAULT"),
         "{solution}"
     );
 
-    let file = folder.join("src/softmax_rows.rs");
+    let file = folder.join("src/program/softmax.rs");
     for (number, mine) in [(1, "// first"), (2, "// second")] {
         fs::write(&file, mine).unwrap();
-        exercises(&folder, &["reset", "softmax_rows"]);
-        let kept = folder.join(format!("kept/softmax_rows.{number}.rs"));
+        exercises(&folder, &["reset", "build_softmax"]);
+        let kept = folder.join(format!("kept/build_softmax.{number}.rs"));
         assert_eq!(fs::read_to_string(kept).unwrap(), mine);
         assert!(fs::read_to_string(&file).unwrap().contains("todo!()"));
     }
@@ -147,25 +148,25 @@ fn the_list_hints_solution_and_reset_do_what_they_say() {
 #[test]
 fn a_file_that_is_no_text_is_begun_and_kept() {
     let (_temporary, folder) = practice();
-    let file = folder.join("src/softmax_rows.rs");
+    let file = folder.join("src/program/softmax.rs");
     fs::write(&file, b"// caf\xe9").unwrap();
     let tested = cargo_of(&folder, "false").args(["test"]).output().unwrap();
     assert!(
-        said(&tested).contains("✗ softmax_rows: it doesn't compile"),
+        said(&tested).contains("✗ build_softmax: it doesn't compile"),
         "{}",
         said(&tested)
     );
-    exercises(&folder, &["reset", "softmax_rows"]);
-    assert_eq!(fs::read(folder.join("kept/softmax_rows.1.rs")).unwrap(), b"// caf\xe9");
+    exercises(&folder, &["reset", "build_softmax"]);
+    assert_eq!(fs::read(folder.join("kept/build_softmax.1.rs")).unwrap(), b"// caf\xe9");
 }
 
 /// As Git may check a folder out on Windows.
 #[test]
 fn other_line_ends_are_no_change() {
     let (_temporary, folder) = practice();
-    for part in ["src", "tests", "tool/tasks"] {
-        for entry in fs::read_dir(folder.join(part)).unwrap() {
-            let path = entry.unwrap().path();
+    for part in ["src", "src/program", "tests", "tool/tasks"] {
+        let entries = fs::read_dir(folder.join(part)).unwrap();
+        for path in entries.map(|it| it.unwrap().path()).filter(|it| it.is_file()) {
             let text = fs::read_to_string(&path).unwrap();
             fs::write(path, text.replace('\n', "\r\n")).unwrap();
         }
@@ -177,14 +178,14 @@ fn other_line_ends_are_no_change() {
         "{}",
         said(&tested)
     );
-    let reset = said(&exercises(&folder, &["reset", "softmax_rows"]));
+    let reset = said(&exercises(&folder, &["reset", "build_softmax"]));
     assert!(reset.contains("is as it was"), "{reset}");
 }
 
 #[test]
 fn what_editors_leave_is_no_exercise() {
     let (_temporary, folder) = practice();
-    for name in [".#softmax_rows.rs", "#softmax_rows.rs#", "softmax_rows.rs~"] {
+    for name in [".#build_softmax.rs", "#build_softmax.rs#", "build_softmax.rs~"] {
         fs::write(folder.join("tool/tasks").join(name), "").unwrap();
     }
     assert!(said(&exercises(&folder, &[])).contains("0 of"));
@@ -193,11 +194,11 @@ fn what_editors_leave_is_no_exercise() {
 #[test]
 fn a_file_that_is_gone_comes_back_by_reset() {
     let (_temporary, folder) = practice();
-    fs::remove_file(folder.join("src/softmax_rows.rs")).unwrap();
-    let tested = said(&exercises(&folder, &["test", r"src\softmax_rows.rs"]));
-    assert!(tested.contains("`cargo exercises reset softmax_rows`"), "{tested}");
-    exercises(&folder, &["reset", "softmax_rows"]);
-    assert!(folder.join("src/softmax_rows.rs").is_file());
+    fs::remove_file(folder.join("src/program/softmax.rs")).unwrap();
+    let tested = said(&exercises(&folder, &["test", r"src\program\softmax.rs"]));
+    assert!(tested.contains("`cargo exercises reset build_softmax`"), "{tested}");
+    exercises(&folder, &["reset", "build_softmax"]);
+    assert!(folder.join("src/program/softmax.rs").is_file());
 }
 
 #[test]
@@ -213,11 +214,11 @@ fn a_folder_that_has_only_a_repository_is_taken_and_a_lock_that_cargo_changed_is
 #[test]
 fn an_error_names_its_file() {
     let (_temporary, folder) = practice();
-    fs::write(folder.join("src/softmax_rows.rs"), "// mine").unwrap();
+    fs::write(folder.join("src/program/softmax.rs"), "// mine").unwrap();
     fs::write(folder.join("kept"), "a file where a folder should be").unwrap();
-    let reset = said(&exercises(&folder, &["reset", "softmax_rows"]));
+    let reset = said(&exercises(&folder, &["reset", "build_softmax"]));
     assert!(reset.contains(&folder.join("kept").display().to_string()), "{reset}");
-    assert_eq!(fs::read(folder.join("src/softmax_rows.rs")).unwrap(), b"// mine");
+    assert_eq!(fs::read(folder.join("src/program/softmax.rs")).unwrap(), b"// mine");
     // Neither is it taken for a missing one.
     fs::create_dir(folder.join("progress.json")).unwrap();
     let listed = exercises(&folder, &[]);
@@ -285,12 +286,12 @@ fn body() {
 #[cfg(unix)]
 fn a_verdict_is_on_what_ran() {
     let (_temporary, folder) = practice();
-    fs::write(folder.join("src/softmax_rows.rs"), "// mine").unwrap();
-    let program = test_program("softmax_rows", &folder);
+    fs::write(folder.join("src/program/softmax.rs"), "// mine").unwrap();
+    let program = test_program("build_softmax", &folder);
     let line = format!("echo '{{\"executable\": {program:?}}}'");
     let verdict = |body: &str| {
         let mut command = cargo_of(&folder, &line);
-        command.args(["test", "softmax_rows"]).env("BODY", body);
+        command.args(["test", "build_softmax"]).env("BODY", body);
         command
     };
     let run = |mut command: Command| {
@@ -298,12 +299,12 @@ fn a_verdict_is_on_what_ran() {
         (output.status.success(), said(&output))
     };
     let (passes, text) = run(verdict("passes"));
-    assert!(passes && text.contains("all 5 tests pass"), "{text}");
+    assert!(passes && text.contains("all 6 tests pass"), "{text}");
 
     let mut uncaptured = verdict("fails");
     uncaptured.env("RUST_TEST_NOCAPTURE", "1");
     let (_, text) = run(uncaptured);
-    assert!(text.contains("0 of 5 tests pass") && text.contains("these words"), "{text}");
+    assert!(text.contains("0 of 6 tests pass") && text.contains("these words"), "{text}");
 
     let (passes, text) = run(verdict("claims"));
     assert!(!passes && text.contains("the tests stopped in the middle"), "{text}");
@@ -313,7 +314,7 @@ fn a_verdict_is_on_what_ran() {
 
     // With less memory than the tests may take.
     let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -v 2000000; \"$0\" test softmax_rows"]);
+    limited.args(["-c", "ulimit -v 2000000; \"$0\" test build_softmax"]);
     limited.arg(env!("CARGO_BIN_EXE_exercises")).current_dir(&folder);
     limited.env("CARGO", folder.join("cargo.sh")).env("BODY", "passes");
     let (passes, text) = run(limited);
@@ -325,16 +326,18 @@ fn a_verdict_is_on_what_ran() {
 fn words_that_hide_a_failure_or_a_call_are_refused_with_their_line() {
     let (_temporary, folder) = practice();
     let refused = |task: &str, code: &str| {
-        fs::write(folder.join(format!("src/{task}.rs")), code).unwrap();
+        let all = tasks();
+        let file = all.iter().find(|it| it.name == task).unwrap().file();
+        fs::write(folder.join("src").join(file), code).unwrap();
         let tested = cargo_of(&folder, "false").args(["test", task]).output().unwrap();
         assert!(!tested.status.success());
         said(&tested)
     };
     for (task, code, words) in [
-        ("softmax_rows", "// a\nuse std::process::exit;", "line 2, has `process::exit`"),
-        ("softmax_rows", "macro_rules! assert { }", "line 1, has `macro_rules! assert`"),
+        ("build_softmax", "// a\nuse std::process::exit;", "line 2, has `process::exit`"),
+        ("build_softmax", "macro_rules! assert { }", "line 1, has `macro_rules! assert`"),
         (
-            "softmax_rows",
+            "build_softmax",
             "use attention::softmax_rows as mine;",
             "has `attention::`: this exercise asks you to do without it",
         ),
@@ -344,17 +347,17 @@ fn words_that_hide_a_failure_or_a_call_are_refused_with_their_line() {
         assert!(said.contains(words), "{said}");
     }
     let own = "#[test]\nfn mine() { attention::softmax_rows(a) }";
-    assert!(refused("softmax_rows", own).contains("it doesn't compile"));
+    assert!(refused("build_softmax", own).contains("it doesn't compile"));
 }
 
 #[test]
 #[cfg(unix)]
 fn a_long_compilation_is_announced() {
     let (_temporary, folder) = practice();
-    fs::write(folder.join("src/softmax_rows.rs"), "// mine").unwrap();
+    fs::write(folder.join("src/program/softmax.rs"), "// mine").unwrap();
     for (seconds, is_announced) in [(0, false), (3, true)] {
         let mut command = cargo_of(&folder, &format!("sleep {seconds}; false"));
-        let said = said(&command.args(["test", "softmax_rows"]).output().unwrap());
+        let said = said(&command.args(["test", "build_softmax"]).output().unwrap());
         assert_eq!(said.contains("a few minutes"), is_announced, "{said}");
     }
     // The program itself is compiled by cargo, which shows its progress unless it is told not to.
@@ -369,8 +372,8 @@ fn a_folder_with_nothing_but_src_is_graded() {
     let grade = || grade(sources(), handed_in.path(), work.path(), Limits::default());
     let error = grade().unwrap_err().to_string();
     assert!(error.contains("holds no exercises"), "{error}");
-    fs::create_dir(handed_in.path().join("src")).unwrap();
-    let file = handed_in.path().join("src/softmax_rows.rs");
+    fs::create_dir_all(handed_in.path().join("src/program")).unwrap();
+    let file = handed_in.path().join("src/program/softmax.rs");
     fs::write(&file, "fn leave() { std::process::exit(0) }").unwrap();
     let graded = grade().unwrap();
     assert_eq!((graded.passed, graded.begun), (0, 1));
@@ -389,7 +392,7 @@ fn two_tests_at_once_wait_for_each_other() {
         command.args(["test", name]).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     };
-    let both = [begin("softmax_rows"), begin("log_sum_exp")];
+    let both = [begin("build_softmax"), begin("spread_of_scores")];
     for mut child in both {
         child.wait().unwrap();
     }
@@ -408,14 +411,15 @@ fn verdicts_and_grades_are_of_what_was_written() {
     let path = folder.join(".cargo/config.toml");
     fs::write(&path, fs::read_to_string(&path).unwrap() + &settings).unwrap();
     let tasks = tasks();
-    let task = tasks.iter().find(|task| task.name == "softmax_rows").unwrap();
-    let file = folder.join("src/softmax_rows.rs");
+    let task = tasks.iter().find(|task| task.name == "build_softmax").unwrap();
+    let file = folder.join("src/program/softmax.rs");
     let with = |body: &str| {
         format!(
-            "use nalgebra::DMatrix;\npub fn softmax_rows(scores: &DMatrix<f64>) -> DMatrix<f64> {{ {body} }}\n"
+            "use super::Matrix;\npub fn softmax_rows(scores: &Matrix) -> Matrix {{ {body} }}\n\
+             pub fn log_sum_exp_rows(scores: &Matrix) -> nalgebra::DVector<f64> {{ todo!() }}\n"
         )
     };
-    let verdict = || said(&exercises(&folder, &["test", "softmax_rows"]));
+    let verdict = || said(&exercises(&folder, &["test", "build_softmax"]));
 
     let stub = verdict();
     assert!(stub.contains("there is still a todo!()"), "{stub}");
@@ -427,13 +431,13 @@ fn verdicts_and_grades_are_of_what_was_written() {
     );
     fs::write(&file, with("let mut a = scores.clone(); a *= scores; a")).unwrap();
     let place = verdict();
-    assert!(place.contains("in src/softmax_rows.rs, line 2: "), "{place}");
+    assert!(place.contains("in src/program/softmax.rs, line 2: "), "{place}");
     assert!(place.contains("Two factors don't fit"), "{place}");
     fs::write(&file, "pub fn softmax_rows(").unwrap();
     assert!(verdict().contains("it doesn't compile"));
     fs::write(&file, task.solution()).unwrap();
     let right = verdict();
-    assert!(right.contains("✓ softmax_rows: all 5 tests pass"), "{right}");
+    assert!(right.contains("✓ build_softmax: all 6 tests pass"), "{right}");
     assert!(
         said(&exercises(&folder, &[])).contains(&format!("1 of {} done", tasks.len()))
     );
@@ -454,9 +458,26 @@ fn verdicts_and_grades_are_of_what_was_written() {
         }
     }
 
+    // A step needs those before it, and all of them are a program.
+    fs::write(&file, task.stub()).unwrap();
+    let steps: Vec<_> = tasks.iter().filter(|task| !task.program.is_empty()).collect();
+    for step in &steps[1..] {
+        fs::write(folder.join("src").join(step.file()), step.solution()).unwrap();
+    }
+    let early = said(&exercises(&folder, &["test", "attention"]));
+    assert!(early.contains("in src/program/softmax.rs, line "), "{early}");
+    assert!(early.contains("and this step needs that one"), "{early}");
+    fs::write(&file, task.solution()).unwrap();
+    let mut whole = trial::cargo(&folder);
+    let whole = whole.args(["test", "--quiet", "--test", "program"]).output().unwrap();
+    assert!(whole.status.success() && said(&whole).contains("4 passed"), "{whole:?}");
+    for step in steps {
+        fs::write(folder.join("src").join(step.file()), step.stub()).unwrap();
+    }
+
     // A changed test gains nothing.
     fs::write(&file, task.wrong("columns")).unwrap();
-    fs::write(folder.join("tests/softmax_rows.rs"), "#[test] fn all_is_well() {}")
+    fs::write(folder.join("tests/build_softmax.rs"), "#[test] fn all_is_well() {}")
         .unwrap();
     let work = root().join("target/exercises/graded");
     let graded = grade(sources(), &folder, &work, Limits::default()).unwrap();

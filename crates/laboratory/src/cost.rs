@@ -153,7 +153,6 @@ impl AttentionShape {
     /// assert_eq!(flops.projections, 8 * 128 * 512 * 64);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: flops
     pub fn flops(&self) -> Result<Flops> {
         self.check()?;
         let Self { batch, n_q, n_k, d_model, d_k, d_v, n_heads } = *self;
@@ -168,7 +167,6 @@ impl AttentionShape {
             values: count(&[2, n_q, n_k, d_v], &all)?,
         })
     }
-    // ANCHOR_END: flops
 
     /// Returns the operations of one backward pass, each beside the step that it differentiates. Every product forward gives two
     /// backward, one for each factor; softmax takes four operations a weight: a product and a sum for the mean, a
@@ -184,7 +182,6 @@ impl AttentionShape {
     /// assert_eq!(backward.softmax, 4 * 8 * 128 * 128);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: backward_flops
     pub fn backward_flops(&self) -> Result<Flops> {
         let forward = self.flops()?;
         Ok(Flops {
@@ -194,7 +191,6 @@ impl AttentionShape {
             values: forward.values.saturating_mul(2),
         })
     }
-    // ANCHOR_END: backward_flops
 
     /// Returns the bytes of queries, keys, values, weights and output, for numbers of `element` bytes (4 for `f32`).
     ///

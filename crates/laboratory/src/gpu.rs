@@ -1,4 +1,4 @@
-//! A multiprocessor on paper: the rates of its parts, the banks of its shared memory, and the time-line of a kernel.
+//! A multiprocessor on paper: the rates of its parts, the banks of its shared memory, and the time-lines of a kernel.
 //!
 //! The rates are those of an H100, from [`hardware`](crate::hardware).
 
@@ -7,6 +7,4 @@ mod pipeline; // the time-line of the tensor cores
 
 pub use crate::hardware::{BANKS, COMPARISONS, EXPONENTIALS, LANES, TENSOR, WARP};
 pub use banks::{Ask, busiest_bank, clocks, warp};
-pub use pipeline::{
-    ARRIVAL, Bar, CONSUMERS, Lengths, Plan, ROWS, STAGES, Span, TILES, Work,
-};
+pub use pipeline::{Bar, CONSUMERS, Lengths, ROWS, Span, Work};

@@ -58,10 +58,7 @@ pub const H100: Gpu = Gpu {
     memory: 80,
 };
 
-/// Source: *H200 Tensor Core GPU Datasheet*, the SXM card. It has the chip of an H100.
-pub const H200: Gpu = Gpu { name: "H200 SXM", bandwidth: 4.8e12, memory: 141, ..H100 };
-
-// The chip that the H100 and the H200 share. Source: *H100 Tensor Core GPU Architecture* (2022).
+// The chip of the H100. Source: *H100 Tensor Core GPU Architecture* (2022).
 
 /// Multiprocessors in use.
 pub const MULTIPROCESSORS: usize = 132;

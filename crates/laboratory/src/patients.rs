@@ -176,9 +176,7 @@ impl Patient {
     /// The slice of the projections that head `h` works on.
     fn slice(&self, h: usize) -> usize {
         match self.fault {
-            // ANCHOR: shared_slice
             Some(Fault::SharedSlice) if h + 1 == self.layer.n_heads() => 0,
-            // ANCHOR_END: shared_slice
             _ => h,
         }
     }
@@ -231,9 +229,7 @@ impl Patient {
                 softmax_rows(&mask.apply(scores)?.transpose())?.transpose()
             }
             // ANCHOR_END: wrong_axis
-            // ANCHOR: mask_after_softmax
             Some(Fault::MaskAfterSoftmax) => clear_hidden(mask, softmax_rows(&scores)?),
-            // ANCHOR_END: mask_after_softmax
             // ANCHOR: healthy_weights
             _ => softmax_rows(&mask.apply(scores)?)?,
             // ANCHOR_END: healthy_weights
@@ -278,12 +274,8 @@ impl Patient {
         let grad_scores = grad_scores * self.scale(q.ncols());
         let grad_q = &grad_scores * k;
         let grad_k = match self.fault {
-            // ANCHOR: keys_not_transposed
             Some(Fault::KeysNotTransposed) if grad_scores.is_square() => &grad_scores * q,
-            // ANCHOR_END: keys_not_transposed
-            // ANCHOR: healthy_grad_k
             _ => grad_scores.transpose() * q,
-            // ANCHOR_END: healthy_grad_k
         };
         Ok([grad_q, grad_k, grad_v])
     }

@@ -239,7 +239,6 @@ fn check_fits(
     Err(Error::FastMemory { argument, given, what, needed, free, capacity })
 }
 
-// ANCHOR: room
 /// A part of fast memory that is taken, until this is dropped.
 #[derive(Debug)]
 struct Room<'m> {
@@ -252,7 +251,6 @@ impl Drop for Room<'_> {
         self.used.set(self.used.get() - self.numbers);
     }
 }
-// ANCHOR_END: room
 
 /// A matrix in slow memory. It can be loaded from and stored to, tile by tile, and nothing else.
 ///

@@ -522,7 +522,7 @@ fn exercises(project: &TempDir, arguments: &[&str]) -> Command {
 fn a_grade_asks_for_its_folder_first() {
     let project = project_of_exercises("touch called; exit 1");
     assert_eq!(run(&mut exercises(&project, &["new", "mine"])).code, 0);
-    let file = project.path().join("mine/src/softmax_rows.rs");
+    let file = project.path().join("mine/src/program/softmax.rs");
     fs::write(file, "// mine").unwrap();
     let graded = run(&mut exercises(&project, &["grade", "mine", "--out", "missing"]));
     assert_eq!(graded.code, 1);
@@ -534,10 +534,11 @@ fn a_grade_asks_for_its_folder_first() {
 #[cfg(unix)]
 fn two_grades_at_once_are_each_of_their_own_folder() {
     // The message of the compiler is what was written.
-    let project = project_of_exercises("sleep 0.5; cat src/softmax_rows.rs >&2; exit 1");
+    let project =
+        project_of_exercises("sleep 0.5; cat src/program/softmax.rs >&2; exit 1");
     let grades = ["first", "second"].map(|name| {
         assert_eq!(run(&mut exercises(&project, &["new", name])).code, 0);
-        let file = project.path().join(name).join("src/softmax_rows.rs");
+        let file = project.path().join(name).join("src/program/softmax.rs");
         fs::write(file, format!("of the {name}")).unwrap();
         exercises(&project, &["grade", name, "--out", name]).spawn().unwrap()
     });

@@ -13,14 +13,17 @@ mod masks;
 mod model;
 mod online;
 mod positions;
+mod scores;
 mod softmax;
 #[cfg(test)]
 mod tests;
 mod tiled;
+mod tiled_backward;
 mod train;
 
 pub use {attention::*, backward::*, cache::*, check::*, heads::*, layer::*, masks::*};
-pub use {model::*, online::*, positions::*, softmax::*, tiled::*, train::*};
+pub use {model::*, online::*, positions::*, scores::*, softmax::*, tiled::*};
+pub use {tiled_backward::*, train::*};
 
 /// One row a token; or one row a query, and one column a key.
 pub type Matrix = nalgebra::DMatrix<f64>;

@@ -60,22 +60,14 @@ pub struct InputGradient {
 }
 
 impl InputGradient {
-    /// The norm of a path divided by that of the whole.
-    fn share(&self, path: usize) -> f64 {
-        self.paths[path].norm() / self.whole.norm()
-    }
-
-    /// The cosine of the angle between the gradient without this path and with it.
-    pub fn cosine_without(&self, path: usize) -> f64 {
-        let without = &self.whole - &self.paths[path];
+    /// The cosine of the angle between the gradient without the queries' path and with it.
+    pub fn cosine_without_queries(&self) -> f64 {
+        let without = &self.whole - &self.paths[0];
         without.dot(&self.whole) / (without.norm() * self.whole.norm())
     }
 }
 
-/// The number of fresh layers over which the medians of the three paths are taken.
-pub const FRESH_LAYERS: usize = 2000;
-
-/// Fresh layers on the running example, each with a random gradient of the output. One draw would say little: the shares
+/// Fresh layers on the running example, each with a random gradient of the output. One draw would say little: the paths
 /// differ several times over from layer to layer.
 pub fn fresh_layers() -> Result<Vec<InputGradient>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(6);
@@ -87,25 +79,13 @@ pub fn fresh_layers() -> Result<Vec<InputGradient>> {
         let paths = gradients_by_path(&layer.parameters, &cache, &grad_output)?;
         Ok(InputGradient { whole: layer.backward(&cache, &grad_output)?.x, paths })
     };
-    (0..FRESH_LAYERS).map(draw).collect()
+    (0..2000).map(draw).collect()
 }
 
-/// One path into X in many layers.
-pub struct PathIntoX {
-    pub name: &'static str,
-    /// The median of its shares in the norm.
-    pub share: f64,
-    /// The median of the cosines of the angle between the gradient without this path and with it.
-    pub cosine_without: f64,
-}
-
-pub fn three_paths(layers: &[InputGradient]) -> [PathIntoX; 3] {
-    [(0, "queries"), (1, "keys"), (2, "values")].map(|(path, name)| {
-        let shares: Vec<_> = layers.iter().map(|layer| layer.share(path)).collect();
-        let cosines: Vec<_> =
-            layers.iter().map(|layer| layer.cosine_without(path)).collect();
-        PathIntoX { name, share: median(&shares), cosine_without: median(&cosines) }
-    })
+/// The median over these layers.
+pub fn cosine_without_queries(layers: &[InputGradient]) -> f64 {
+    let cosines = layers.iter().map(InputGradient::cosine_without_queries);
+    median(&cosines.collect::<Vec<_>>())
 }
 
 pub const D_MODEL: usize = 512;

@@ -12,8 +12,9 @@ const D_MODEL: usize = 2 * NAMES + 1;
 /// The column of X that holds the numbers.
 const NUMBER: usize = 2 * NAMES;
 pub const STEPS: usize = 800;
-pub const BATCH: usize = 32;
-pub const RATE: f64 = 0.5;
+const BATCH: usize = 32;
+const RATE: f64 = 0.5;
+
 /// Six tokens, each with a name, the name of the token that it looks for, and a number: [name | looks for | number].
 /// The right answer is the number of the token that it looks for.
 struct Task {

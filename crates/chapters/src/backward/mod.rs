@@ -1,4 +1,4 @@
-//! The backward pass in numbers: a worked example, the three paths into X, what a cache costs, and a layer that learns.
+//! The backward pass in numbers: a worked example, the three paths into X, what is kept, and a layer that learns.
 
 #[cfg(test)]
 mod claims;

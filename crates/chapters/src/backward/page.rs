@@ -1,20 +1,20 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{self, PathIntoX};
+use super::facts;
 use super::learning;
 use crate::figures::format::{fixed, integer, matrix, percent, tuple};
 use crate::figures::{
-    Area, Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
-    line_chart, text_box,
+    Area, Axis, BLUE, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, line_chart,
+    text_box,
 };
 use crate::output::Page;
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.figure(
         "cache",
         (
-            "The forward pass, the cache and the backward pass",
+            "The forward pass, what is kept, and the backward pass",
             "Six steps run down at the left, from the input to the loss. Six steps run up at the right, from dY to the gradients. \
              Between them stands what is kept: X, then Q and K, then A, then A and V, then O. Only the scale needs nothing.",
         ),
@@ -22,7 +22,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
         draw_cache,
     )?;
     worked_example(page)?;
-    three_paths(page)?;
+    let cosine = facts::cosine_without_queries(&facts::fresh_layers()?);
+    page.value("cosine-without-queries", fixed(cosine, 2));
     cache(page)?;
     learning(page)
 }
@@ -73,26 +74,7 @@ fn worked_example(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Each path's share of the gradient of X, and what is left of its direction without the queries' path.
-fn three_paths(page: &mut Page) -> Result<()> {
-    let paths = facts::three_paths(&facts::fresh_layers()?);
-    let without_queries = paths.iter().find(|path| path.name == "queries");
-    let without_queries = without_queries.context("a path through the queries")?;
-    page.value("cosine-without-queries", fixed(without_queries.cosine_without, 2));
-    page.value("fresh-layers", integer(facts::FRESH_LAYERS));
-    page.figure(
-        "paths",
-        (
-            "Three paths by which the gradient reaches X",
-            "From Y the gradient goes back through O. There it divides: one way leads through V, another through the weights \
-             and scores, which divides again into Q and K. Each of Q, K and V leads to X, where all three are added.",
-        ),
-        (520, 400),
-        |area| draw_paths(area, &paths),
-    )
-}
-
-/// The six steps forward and backward, with what the cache holds between them.
+/// The six steps forward and backward, with what is kept between them.
 fn draw_cache(area: &Area) -> Result<()> {
     let steps = [
         ("Q, K, V = X W + b", "dX, dW, db", "X"),
@@ -103,7 +85,7 @@ fn draw_cache(area: &Area) -> Result<()> {
         ("Y = O W_O + b_O", "dO, dW_O, db_O", "O"),
     ];
     label(area, (100, 14), "forward", MUTED)?;
-    label(area, (260, 14), "cache", MUTED)?;
+    label(area, (260, 14), "kept", MUTED)?;
     label(area, (420, 14), "backward", MUTED)?;
     for (i, (forward, backward, kept)) in (0..).zip(steps) {
         let top = 34 + 56 * i;
@@ -123,30 +105,6 @@ fn draw_cache(area: &Area) -> Result<()> {
     label(area, (100, 388), "Y, then the loss", TEXT)?;
     label(area, (420, 388), "dY", TEXT)?;
     arrow(area, &[(420, 376), (420, 350)], VERMILION)
-}
-
-fn draw_paths(area: &Area, paths: &[PathIntoX; 3]) -> Result<()> {
-    let block = |corner, text, colour| text_box(area, corner, (76, 36), text, colour);
-    block((222, 8), "dY", MUTED)?;
-    arrow(area, &[(260, 44), (260, 72)], MUTED)?;
-    block((222, 74), "dO", MUTED)?;
-    arrow(area, &[(230, 110), (170, 144)], MUTED)?;
-    block((122, 146), "dA, dS", MUTED)?;
-    arrow(area, &[(290, 110), (410, 212)], GREEN)?;
-    arrow(area, &[(145, 182), (112, 212)], BLUE)?;
-    arrow(area, &[(180, 182), (240, 212)], VERMILION)?;
-    block((62, 214), "dQ", BLUE)?;
-    block((222, 214), "dK", VERMILION)?;
-    block((382, 214), "dV", GREEN)?;
-    arrow(area, &[(112, 250), (235, 336)], BLUE)?;
-    arrow(area, &[(260, 250), (260, 336)], VERMILION)?;
-    arrow(area, &[(408, 250), (285, 336)], GREEN)?;
-    text_box(area, (210, 338), (100, 36), "dX: 1.00", MUTED)?;
-    let places = [((84, 296), BLUE), ((206, 270), VERMILION), ((454, 296), GREEN)];
-    for (path, (place, colour)) in paths.iter().zip(places) {
-        label(area, place, &format!("{}: {}", path.name, fixed(path.share, 2)), colour)?;
-    }
-    Ok(())
 }
 
 /// The matrices that the forward pass keeps, in MiB.
@@ -171,9 +129,6 @@ fn cache(page: &mut Page) -> Result<()> {
 fn learning(page: &mut Page) -> Result<()> {
     let all = learning::with_all_trained()?;
     let held = learning::with_queries_and_keys_held()?;
-    page.value("steps", integer(learning::STEPS));
-    page.value("batch", integer(learning::BATCH));
-    page.value("rate", fixed(learning::RATE, 1));
     page.value("loss-values", fixed(held.loss_at_end(400), 2));
     let found = all.found()?;
     page.value("mean-found", percent(found.iter().sum::<f64>() / found.len() as f64, 0));

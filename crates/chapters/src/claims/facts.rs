@@ -3,10 +3,8 @@
 use crate::random::normal;
 use crate::why_sqrt_d_k::{self, FAINT, mean, median, share};
 use anyhow::Result;
-use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{
-    Float, Mask, MultiHeadAttention, Rotary, attention, mask::Visibility,
-    positions::RotaryPairs,
+    Mask, MultiHeadAttention, Rotary, mask::Visibility, positions::RotaryPairs,
 };
 use laboratory::cost::AttentionShape;
 use laboratory::hardware::A100;
@@ -15,30 +13,7 @@ use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
-// ---------------------------------------------------------------------------------------------------- 1, approximate
-
-pub const EXACT_N: usize = 512;
-
-/// Random queries, keys and values.
-pub fn inputs() -> [DMatrix<f64>; 3] {
-    let rng = &mut ChaCha8Rng::seed_from_u64(15);
-    [(); 3].map(|()| normal(EXACT_N, 64, rng))
-}
-
-/// The outputs of tiled attention, with tiles that do not divide the length, and of plain attention.
-pub fn tiled_and_plain<T: Float>([q, k, v]: &[DMatrix<T>; 3]) -> Result<[DMatrix<T>; 2]> {
-    let tiles = Tiles { queries: 40, keys: 48 };
-    let tiled = tiled_attention(&Inputs::new(q, k, v, Mask::none())?, tiles)?.output;
-    Ok([tiled, attention(q, k, v, Mask::none())?.0])
-}
-
-/// The largest difference of the two in `f64`.
-pub fn difference() -> Result<f64> {
-    let [tiled, plain] = tiled_and_plain(&inputs())?;
-    Ok((tiled - plain).amax())
-}
-
-// ---------------------------------------------------------------------------------------------------- 2, gradients
+// ---------------------------------------------------------------------------------------------------- 1, gradients
 
 /// The size of gradients without scaling, of the rows that [Why √dₖ](why_sqrt_d_k) draws.
 pub struct SmallGradients {
@@ -73,33 +48,7 @@ pub fn small_gradients() -> [SmallGradients; 6] {
     sizes.map(of_size)
 }
 
-// ---------------------------------------------------------------------------------------------------- 3, decoding
-
-/// Bytes of a number in 16 bits.
-pub const HALF: usize = 2;
-pub const DECODE_HEADS: usize = 32;
-pub const DECODE_WIDTH: usize = 128;
-
-/// One step of decoding in one layer: one query, and so many keys.
-pub fn decoding_step(keys: usize) -> AttentionShape {
-    AttentionShape {
-        batch: 1,
-        n_q: 1,
-        n_k: keys,
-        d_model: DECODE_HEADS * DECODE_WIDTH,
-        d_k: DECODE_WIDTH,
-        d_v: DECODE_WIDTH,
-        n_heads: DECODE_HEADS,
-    }
-}
-
-/// Bytes of the weights, and of keys and values.
-pub fn weights_and_cache(keys: usize) -> Result<[u128; 2]> {
-    let bytes = decoding_step(keys).bytes(HALF)?;
-    Ok([bytes.weights, bytes.k + bytes.v])
-}
-
-// ---------------------------------------------------------------------------------------------------- 4, two to four times
+// ---------------------------------------------------------------------------------------------------- 2, two to four times
 
 pub const FASTER_N: usize = 4096;
 /// Queries and keys of a tile.
@@ -123,7 +72,7 @@ pub fn left_of_speedups() -> Result<[f64; 2]> {
     Ok([2.0, 4.0].map(|said| said * share))
 }
 
-// ---------------------------------------------------------------------------------------------------- 5, the ridge
+// ---------------------------------------------------------------------------------------------------- 3, the ridge
 
 /// The times that the (n, n) matrix crosses slow memory if each step is a sweep of its own: scores are written; scale, mask and softmax
 /// read and write; the product with the values reads.
@@ -174,12 +123,12 @@ pub fn kinds() -> Result<Vec<Kind>> {
     let kinds = [
         ("`f32`, no tensor cores", A100.f32, 4),
         ("`f32` rounded to TF32", A100.tf32, 4),
-        ("bf16", A100.bf16, HALF),
+        ("bf16", A100.bf16, 2),
     ];
     kinds.into_iter().map(kind).collect()
 }
 
-// ---------------------------------------------------------------------------------------------------- 6, three measurements
+// ---------------------------------------------------------------------------------------------------- 4, three measurements
 
 /// Tokens, and the megabytes that were measured.
 pub const MEASURED: [(f64, f64); 3] = [(512.0, 15.0), (2048.0, 85.0), (8192.0, 1200.0)];
@@ -222,7 +171,7 @@ pub fn speed() -> f64 {
     4.0 * n * n * WIDTH as f64 / SECONDS[1]
 }
 
-// ---------------------------------------------------------------------------------------------------- 7, order
+// ---------------------------------------------------------------------------------------------------- 5, order
 
 /// Returns how far the last of eight random tokens' outputs moves, as a share of its largest entry, when the first two tokens change
 /// places: after one layer without positions, and after two.
@@ -245,50 +194,7 @@ pub fn moved_by_a_swap(mask: &Mask) -> Result<[f64; 2]> {
     Ok(moved)
 }
 
-// ---------------------------------------------------------------------------------------------------- 8, shared keys
-
-/// One step of decoding with shared keys.
-pub struct Shared {
-    pub key_value_heads: usize,
-    /// Bytes of keys and values.
-    pub cache: u128,
-    /// FLOPs of the core.
-    pub core: u128,
-    /// FLOP/byte of the core.
-    pub intensity: f64,
-    /// FLOPs of the layer for a prompt of as many tokens, projections included.
-    pub prompt: u128,
-}
-
-/// The tokens in the cache.
-pub const SHARED_N: usize = 4096;
-/// The heads that share a key-value head, as the claim has it.
-pub const GROUP: usize = 4;
-
-/// Returns the counts for a key-value head for each head, for each group, and for all heads.
-pub fn shared() -> Result<[Shared; 3]> {
-    let of = |key_value_heads: usize| {
-        let step = decoding_step(SHARED_N);
-        let (bytes, core) = (step.bytes(HALF)?, step.flops()?.core());
-        let shared =
-            |of_all: u128| of_all * key_value_heads as u128 / DECODE_HEADS as u128;
-        let cache = shared(bytes.k + bytes.v);
-        let moved = bytes.q + cache + bytes.weights + bytes.output;
-        let prompt = AttentionShape { n_q: SHARED_N, ..step }.flops()?;
-        // Two of the four projections are as narrow as the key-value heads.
-        let projections = prompt.projections / 2 + shared(prompt.projections / 2);
-        anyhow::Ok(Shared {
-            key_value_heads,
-            cache,
-            core,
-            intensity: core as f64 / moved as f64,
-            prompt: projections + prompt.core(),
-        })
-    };
-    Ok([of(DECODE_HEADS)?, of(DECODE_HEADS / GROUP)?, of(1)?])
-}
-
-// ---------------------------------------------------------------------------------------------------- 9, falling scores
+// ---------------------------------------------------------------------------------------------------- 6, falling scores
 
 pub const FALL_PAIRS: usize = 20_000;
 pub const FALL_WIDTH: usize = 64;
@@ -345,7 +251,7 @@ pub fn rises() -> Result<usize> {
     Ok(scores.windows(2).filter(|pair| pair[1] > pair[0]).count())
 }
 
-// ---------------------------------------------------------------------------------------------------- 10, scores of 180
+// ---------------------------------------------------------------------------------------------------- 7, scores of 180
 
 /// The score that the claim has, its width and its tokens.
 pub const SAID_SCORE: f64 = 180.0;

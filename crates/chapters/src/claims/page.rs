@@ -1,45 +1,29 @@
-//! The ten claims in the order of the page, each with its numbers and its verdict.
+//! The seven claims in the order of the page, each with its numbers and its verdict.
 
 use super::facts::{self, SmallGradients};
 use super::verdict::{Claim, TRUE, by_parts, only_when};
-use crate::figures::format::{bytes, fixed, integer, percent, scientific, significant};
+use crate::figures::format::{fixed, integer, percent, scientific, significant};
 use crate::output::Page;
 use anyhow::{Result, ensure};
 use attention::Mask;
-use laboratory::hardware::{A100, H100};
+use laboratory::hardware::A100;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let claims = [
-        approximate(page)?,
         small_gradients(page),
-        decoding(page)?,
         faster(page)?,
         ridge(page)?,
         three_measurements(page)?,
         order(page)?,
-        shared_keys(page)?,
         falling_scores(page)?,
         scores_of_180(page),
     ];
-    let mut summary = String::new();
-    for (number, Claim { section, said, verdict }) in (1..).zip(claims) {
+    for (number, Claim { said, verdict }) in (1..).zip(claims) {
         ensure!(verdict != TRUE, "claim {number} holds as it stands: say so");
-        summary += &format!("{number}. [{said}](#{section})\n");
         page.value(format!("claim-{number}"), said);
         page.value(format!("verdict-{number}"), verdict);
     }
-    page.file("summary.md", summary);
     Ok(())
-}
-
-fn approximate(page: &mut Page) -> Result<Claim> {
-    page.value("exact-f64", "10^{−14}");
-    page.value("exact-n", integer(facts::EXACT_N));
-    Ok(Claim {
-        section: "1-is-it-approximate",
-        said: "Flash attention is approximate.".to_owned(),
-        verdict: by_parts(&[("the output", facts::difference()? > 1e-12)]),
-    })
 }
 
 fn small_gradients(page: &mut Page) -> Claim {
@@ -65,7 +49,6 @@ fn small_gradients(page: &mut Page) -> Claim {
     page.value("small-most", percent(most, 0));
     let saturated = |of: &SmallGradients| of.d < 512 || of.largest > 0.9;
     Claim {
-        section: "2-gradients-that-vanish",
         said: "Without scaling, weights saturate and gradients fall below $10^{-6}$."
             .to_owned(),
         verdict: by_parts(&[
@@ -74,33 +57,6 @@ fn small_gradients(page: &mut Page) -> Claim {
             ("most rows", most > 0.5),
         ]),
     }
-}
-
-fn decoding(page: &mut Page) -> Result<Claim> {
-    let mut rows = vec![];
-    for keys in [1024, 4096, 16_384, 65_536] {
-        let step = facts::decoding_step(keys);
-        let [weights, cache] = facts::weights_and_cache(keys)?;
-        rows.push(vec![
-            integer(keys),
-            bytes(weights),
-            bytes(cache),
-            fixed(step.flops()?.core() as f64 / 1e6, 0),
-            fixed(step.intensity(facts::HALF)?, 2),
-        ]);
-    }
-    let header = ["keys", "weights", "keys and values", "MFLOP", "FLOP/byte"];
-    page.table("decoding", &header, &rows);
-    let [weights, cache] = facts::weights_and_cache(4096)?;
-    page.value("decode-heads", integer(facts::DECODE_HEADS));
-    page.value("decode-width", integer(facts::DECODE_WIDTH));
-    page.value("decode-times", fixed(cache as f64 / weights as f64, 0));
-    page.value("decode-ridge", fixed(H100.ridge_bf16(), 0));
-    Ok(Claim {
-        section: "3-one-token-at-a-time",
-        said: "Decoding is bound by the $(n, n)$ matrix of weights.".to_owned(),
-        verdict: by_parts(&[("its bytes", weights > cache)]),
-    })
 }
 
 fn faster(page: &mut Page) -> Result<Claim> {
@@ -112,7 +68,6 @@ fn faster(page: &mut Page) -> Result<Claim> {
     page.value("faster-least", fixed(least, 1));
     page.value("faster-most", fixed(most, 1));
     Ok(Claim {
-        section: "4-two-to-four-times-as-fast",
         said: "Flash attention is 2–4 times as fast: see this chart of a naive program and a causal tiled one.".to_owned(),
         verdict: by_parts(&[("the tiles", least >= 2.0)]),
     })
@@ -144,7 +99,6 @@ fn ridge(page: &mut Page) -> Result<Claim> {
     page.value("a100-bf16", fixed(A100.bf16 / 1e12, 0));
     let waits: Vec<_> = kinds.iter().map(|kind| kind.waits_for_memory()[0]).collect();
     Ok(Claim {
-        section: "5-below-the-ridge",
         said: "At $n = 4096$, $d = 64$ the intensity is 61 FLOP/byte, below the 156 of an A100, so attention is memory-bound."
             .to_owned(),
         verdict: only_when(
@@ -184,7 +138,6 @@ fn three_measurements(page: &mut Page) -> Result<Claim> {
     page.value("three-width", integer(facts::WIDTH));
     page.value("three-share", percent(facts::speed() / A100.f32, 1));
     Ok(Claim {
-        section: "6-three-measurements",
         said: "Attention is quadratic: see these three measurements.".to_owned(),
         verdict: only_when(
             "a constant is first subtracted from the memory",
@@ -208,7 +161,6 @@ fn order(page: &mut Page) -> Result<Claim> {
     let rows = [row(masks[0].0, none), row(masks[1].0, causal)];
     page.table("order", &["mask", "one layer", "two layers"], &rows);
     Ok(Claim {
-        section: "7-blind-to-order",
         said:
             "Without positions, a token can't tell in which order those before it came."
                 .to_owned(),
@@ -217,35 +169,6 @@ fn order(page: &mut Page) -> Result<Claim> {
             none.into_iter().chain(causal).all(stays),
             none.into_iter().all(stays) && stays(causal[0]),
         )?,
-    })
-}
-
-fn shared_keys(page: &mut Page) -> Result<Claim> {
-    let all = facts::shared()?;
-    page.table_of(
-        "shared",
-        &all,
-        &[
-            ("key-value heads", &|of| integer(of.key_value_heads)),
-            ("keys and values", &|of| bytes(of.cache)),
-            ("MFLOP", &|of| fixed(of.core as f64 / 1e6, 0)),
-            ("FLOP/byte", &|of| fixed(of.intensity, 1)),
-        ],
-    );
-    let [own, grouped, _] = all;
-    let saved = 1.0 - grouped.prompt as f64 / own.prompt as f64;
-    page.value("shared-n", integer(facts::SHARED_N));
-    page.value("shared-prompt", percent(saved, 0));
-    let group = facts::GROUP as u128;
-    Ok(Claim {
-        section: "8-a-quarter-of-the-cost",
-        said:
-            "Let four heads share their keys and values, and attention costs a quarter."
-                .to_owned(),
-        verdict: by_parts(&[
-            ("the bytes", group * grouped.cache == own.cache),
-            ("the operations", group * grouped.core <= own.core),
-        ]),
     })
 }
 
@@ -266,7 +189,6 @@ fn falling_scores(page: &mut Page) -> Result<Claim> {
     page.value("falls-rises", integer(facts::rises()?));
     let falls = |of: fn(&facts::Fall) -> f64| of(&all[4]) < 0.9;
     Ok(Claim {
-        section: "9-scores-that-fall",
         said: "With rotary positions, a score falls as the tokens move apart.".to_owned(),
         verdict: by_parts(&[
             ("a query that equals its key, on average", falls(|of| of.equal)),
@@ -296,7 +218,6 @@ fn scores_of_180(page: &mut Page) -> Claim {
     page.value("reach-deviations", fixed(facts::SAID_SCORE / width.sqrt(), 0));
     page.value("reach-rho", fixed(facts::SAID_SCORE / width, 2));
     Claim {
-        section: "10-scores-of-180",
         said: "For $d_k = 512$ and eight tokens, unscaled scores reach 180.".to_owned(),
         verdict: by_parts(&[("the scores", said.most >= facts::SAID_SCORE)]),
     }

@@ -2,10 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-/// One line of the summary.
 pub struct Claim {
-    /// The id of the section that checks it.
-    pub section: &'static str,
     pub said: String,
     pub verdict: String,
 }

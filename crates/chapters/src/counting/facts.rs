@@ -83,87 +83,12 @@ fn tokens(measurement: &Measurement) -> Result<u64> {
 }
 
 /// The medians of all measurements of `what`.
-fn series(record: &Record, what: &str, dtype: &str) -> Result<Points> {
+fn series(record: &Record, what: &str) -> Result<Points> {
     let point = |m| Ok((tokens(m)? as f64, record.in_unit(m, Unit::Seconds)?));
-    let points = record.all(what, dtype).map(point).collect::<Result<Points>>()?;
-    ensure!(
-        points.len() > 2,
-        "the record `{}` has too little of {what}, {dtype}",
-        record.topic
-    );
-    ensure!(points.is_sorted_by(|a, b| a.0 < b.0), "{what}, {dtype}: not in order of n");
+    let points = record.all(what, "f32").map(point).collect::<Result<Points>>()?;
+    ensure!(points.len() > 2, "the record `{}` has too little of {what}", record.topic);
+    ensure!(points.is_sorted_by(|a, b| a.0 < b.0), "{what}: not in order of n");
     Ok(points)
-}
-
-/// The growth with n of the time of one pass in one type.
-pub struct Growth {
-    pub direction: &'static str,
-    pub dtype: &'static str,
-    pub points: Points,
-    /// The n from which a doubling of it costs most, and how many times as much it costs.
-    pub costliest: (usize, f64),
-}
-
-impl Growth {
-    /// Returns the bytes of the (n, n) matrix after the most expensive doubling.
-    pub fn matrix_after_costliest(&self) -> u128 {
-        let entry = if self.dtype == "f32" { F32 } else { 2 * F32 };
-        (2 * self.costliest.0).pow(2) as u128 * entry as u128
-    }
-
-    pub fn longest(&self) -> (f64, f64) {
-        self.points[self.points.len() - 1]
-    }
-}
-
-/// Forward in `f32` and `f64`, then backward, all over the same n.
-pub fn growth(record: &Record) -> Result<[Growth; 4]> {
-    let of = |direction, dtype| -> Result<Growth> {
-        let points = series(record, &format!("attention/{direction}"), dtype)?;
-        let costliest = costliest_doubling(&points)?;
-        Ok(Growth { direction, dtype, points, costliest })
-    };
-    let lines = [
-        of("forward", "f32")?,
-        of("forward", "f64")?,
-        of("backward", "f32")?,
-        of("backward", "f64")?,
-    ];
-    let lengths = |line: usize| lines[line].points.iter().map(|point| point.0);
-    ensure!((1..4).all(|line| lengths(line).eq(lengths(0))), "the same n for all");
-    Ok(lines)
-}
-
-fn costliest_doubling(points: &[(f64, f64)]) -> Result<(usize, f64)> {
-    let pairs = || points.windows(2).map(|pair| (pair[0], pair[1]));
-    ensure!(pairs().all(|(from, to)| to.0 == 2.0 * from.0), "lengths that double");
-    let doublings = pairs().map(|(from, to)| (from.0 as usize, to.1 / from.1));
-    doublings.max_by(|a, b| a.1.total_cmp(&b.1)).context("no doubling")
-}
-
-/// Seconds to fill a matrix of (n, n).
-#[derive(Debug, Clone, Copy)]
-pub struct WriteTime {
-    pub n: u64,
-    /// One that has just been allocated.
-    pub new: f64,
-    /// One that was there before.
-    pub old: f64,
-}
-
-impl WriteTime {
-    pub fn of(record: &Record, n: u64) -> Result<Self> {
-        let seconds = |which| record.seconds(&format!("matrix/{which}"), "f32", n);
-        Ok(WriteTime { n, new: seconds("new")?, old: seconds("old")? })
-    }
-}
-
-pub fn write_times(record: &Record) -> Result<Vec<WriteTime>> {
-    let write_times =
-        record.all("matrix/new", "f32").map(|m| WriteTime::of(record, tokens(m)?));
-    let write_times = write_times.collect::<Result<Vec<_>>>()?;
-    ensure!(write_times.len() > 2, "the record `roofline` has too few new matrices");
-    Ok(write_times)
 }
 
 // ----------------------------------------------------------------------------------------------------- the crossover
@@ -203,7 +128,7 @@ impl TimedLayer {
             let (projections, cores) = (of("projections")?, of("cores")?);
             Ok(LayerTime { n, flops, projections, cores, whole })
         };
-        let times = series(record, "layer/forward", "f32")?.into_iter().map(time);
+        let times = series(record, "layer/forward")?.into_iter().map(time);
         let times = times.collect::<Result<Vec<_>>>()?;
         let count = |part| record.all(part, "f32").count();
         let counts = [count("layer/projections"), count("layer/cores")];

@@ -4,7 +4,6 @@
 mod claims;
 mod facts;
 mod page;
-mod pages;
 mod roofline;
 
 pub use page::{generate, records};

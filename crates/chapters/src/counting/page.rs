@@ -1,9 +1,6 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{
-    self, Crossing, D, F32, Growth, HEADS, Points, TimedLayer, core_share,
-};
-use super::pages::{self, Pages};
+use super::facts::{self, Crossing, D, HEADS, Points, TimedLayer, core_share};
 use super::roofline::{Ceilings, Step, cores_over_projections, steps};
 use crate::figures::format::{bytes, duration, fixed, integer, percent, significant};
 use crate::figures::{
@@ -11,7 +8,7 @@ use crate::figures::{
     line_chart,
 };
 use crate::output::Page;
-use crate::records::{least_and_most, list, provenance, provenance_of, threads};
+use crate::records::{least_and_most, list, provenance_of, threads};
 use anyhow::{Context, Result};
 use laboratory::hardware::{A100, Gpu, H100};
 use record::Record;
@@ -23,10 +20,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let others = [("the memory", &memory), ("the roofline", &roof)];
     page.value("where", provenance_of(&times, &others));
     page.value("threads", threads(&roof));
-    let growth = facts::growth(&times)?;
-    growth_values(page, &growth);
-    growth_figure(page, &growth)?;
-    new_matrices(page, &roof)?;
     fresh_pages(page)?;
     crossover(page, &times)?;
     peaks(page, &memory)?;
@@ -108,56 +101,6 @@ fn intensity(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-// ----------------------------------------------------------------------------------------------------- times over n
-
-fn growth_values(page: &mut Page, lines: &[Growth]) {
-    let from_to = |from: usize| format!("{} to {}", integer(from), integer(2 * from));
-    page.value("kink-lengths", from_to(lines[0].costliest.0));
-    page.value("kink-factor", fixed(lines[0].costliest.1, 1));
-    page.value("kinks", kinks(lines));
-    page.value("forward-4096", duration(lines[0].longest().1));
-}
-
-/// Says which of the kinks new memory can explain.
-fn kinks(lines: &[Growth]) -> String {
-    /// From this size on, glibc takes fresh pages for every matrix.
-    const NEVER_KEPT: u128 = 32 << 20;
-    let names = |is_large: bool| {
-        let of =
-            |line: &&Growth| (line.matrix_after_costliest() >= NEVER_KEPT) == is_large;
-        let name = |line: &Growth| format!("“{}, `{}`”", line.direction, line.dtype);
-        let names: Vec<_> = lines.iter().filter(of).map(name).collect();
-        (!names.is_empty()).then(|| list(&names))
-    };
-    let explained = names(true).map(|names| {
-        format!("It can where a doubling ends at 32 MiB or more: in {names}.")
-    });
-    let open = names(false).map(|names| {
-        format!("In {names} the matrix is smaller, and we don't know the reason.")
-    });
-    [explained, open].into_iter().flatten().collect::<Vec<_>>().join(" ")
-}
-
-/// Time against n, on axes on which a power is a straight line.
-fn growth_figure(page: &mut Page, growth: &[Growth]) -> Result<()> {
-    let line = |line: &Growth| {
-        let name = format!("{}, {}", line.direction, line.dtype);
-        let colour = if line.dtype == "f32" { BLUE } else { VERMILION };
-        let drawn = Line::new(name, colour, line.points.clone());
-        if line.direction == "backward" { drawn.dashed() } else { drawn }
-    };
-    let lines: Vec<_> = growth.iter().map(line).collect();
-    page.figure(
-        "growth",
-        (
-            "Time of attention against the number of tokens, forward and backward, in f32 and f64",
-            "On logarithmic axes all four lines rise and are nearly straight, at a slope of about two.",
-        ),
-        (520, 420),
-        |area| chart_over_tokens(area, "seconds (logarithmic)", &lines),
-    )
-}
-
 /// Lines over n, on logarithmic axes that end at powers.
 fn chart_over_tokens(area: &Area, unit: &'static str, lines: &[Line]) -> Result<()> {
     let points = || lines.iter().flat_map(|line| &line.points);
@@ -174,43 +117,12 @@ fn log_range(base: f64, values: impl IntoIterator<Item = f64>) -> Range<f64> {
     base.powf(least.floor()) * (1.0 - 1e-12)..base.powf(most.ceil()) * (1.0 + 1e-12)
 }
 
-/// The measurements with fresh pages and with kept ones, in one run.
+/// The share of softmax's time that goes with fresh pages.
 fn fresh_pages(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["pages"])?;
-    let all = Pages::of(&record)?;
-    page.table_of(
-        "pages",
-        &all.rows(),
-        &[
-            ("", &|row| row.name.to_owned()),
-            ("page faults", &|row| integer(row.faults as usize)),
-            ("time", &|row| duration(row.fresh)),
-            ("with the pages kept", &|row| duration(row.kept)),
-        ],
-    );
-    page.value("pages-where", provenance(&record));
-    page.value("pages-spread", percent(pages::widest_spread(&record), 0));
-    let Pages { softmax, .. } = &all;
-    let spared = 1.0 - softmax.kept / softmax.fresh;
+    let softmax = |pages| record.seconds(&format!("{pages}/softmax"), "f32", 4096);
+    let spared = 1.0 - softmax("kept")? / softmax("fresh")?;
     page.value("pages-softmax", percent(spared, 0));
-    let [fresh, kept] = all.layer_over_parts().map(|factor| fixed(factor, 1));
-    page.value("pages-layer-fresh", fresh);
-    page.value("pages-layer-kept", kept);
-    Ok(())
-}
-
-/// The time that a matrix costs by being new.
-fn new_matrices(page: &mut Page, record: &Record) -> Result<()> {
-    page.table_of(
-        "new",
-        &facts::write_times(record)?,
-        &[
-            ("$n$", &|write_time| integer(write_time.n as usize)),
-            ("bytes", &|write_time| bytes(u128::from(write_time.n.pow(2)) * F32 as u128)),
-            ("new", &|write_time| duration(write_time.new)),
-            ("there before", &|write_time| duration(write_time.old)),
-        ],
-    );
     Ok(())
 }
 
@@ -316,17 +228,9 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     let [.., softmax, _, whole] = &short;
     page.value("softmax-time-short", percent(softmax.seconds / whole.seconds, 0));
     let layer = TimedLayer::of(times)?;
-    let time = layer.times.iter().find(|time| time.n == 512.0);
-    let time = time.context("a layer of 512 tokens")?;
-    let softmaxes = layer.heads as f64 * softmax.seconds;
-    page.value("cores-with-softmax", fixed(cores_over_projections(time, 0.0), 1));
-    page.value(
-        "cores-without-softmax",
-        fixed(cores_over_projections(time, softmaxes), 1),
-    );
     // At the crossover softmax wasn't timed: we take it to be proportional to the number of scores.
     let even = layer.at_crossover().context("a layer at the crossover")?;
-    let estimate = softmaxes * (even.n / time.n).powi(2);
+    let estimate = layer.heads as f64 * softmax.seconds * (even.n / 512.0).powi(2);
     page.value(
         "cores-without-softmax-even",
         fixed(cores_over_projections(even, estimate), 1),

@@ -33,7 +33,7 @@ pub fn steps(record: &Record, times: &Record, n: usize) -> Result<[Step; 5]> {
 }
 
 /// How long the cores of a layer take per FLOP of their products, as a multiple of what the projections take, when these seconds
-/// are subtracted: those of a softmax for each head, or none.
+/// are subtracted: those of a softmax for each head.
 pub fn cores_over_projections(layer: &LayerTime, subtracted: f64) -> f64 {
     let products = layer.cores - subtracted;
     let per_flop = products / (layer.flops.scores + layer.flops.values) as f64;

@@ -2,7 +2,6 @@
 
 use super::facts::{self, HEADS, KEYS, PATIENTS, examine};
 use super::training::{Losses, loss_of_zero, losses};
-use super::wrong::tile_added_twice;
 use crate::random::normal;
 use attention::{Mask, MultiHeadAttention};
 use laboratory::{Diagnosis, Fault, Finding, HeadDiagnosis, Patient, diagnose};
@@ -86,11 +85,11 @@ fn tokens_reach_no_earlier_output_unless_the_mask_leaks() {
 }
 
 #[test]
-fn the_slopes_give_away_two_patients() {
+fn the_slopes_give_away_one_patient() {
     for (letter, fault) in PATIENTS {
         let findings = examine(fault).unwrap().findings();
         let wrong = |finding: &Finding| matches!(finding, Finding::WrongGradient { .. });
-        assert_eq!(findings.iter().any(wrong), ["e", "h"].contains(&letter), "{letter}");
+        assert_eq!(findings.iter().any(wrong), letter == "e", "{letter}");
     }
 }
 
@@ -202,13 +201,6 @@ fn under_an_inverted_mask_the_last_token_sees_nothing() {
     let findings = examine(Fault::MaskInverted).unwrap().findings();
     let empty = |f: &Finding| matches!(f, Finding::RowSum { query: 5, sum: 0.0, .. });
     assert!(findings.iter().any(empty), "{findings:?}");
-}
-
-#[test]
-fn the_first_tile_is_right_when_a_tile_is_added_twice() {
-    let mask = tile_added_twice(6).unwrap().sized(6, 6).unwrap();
-    assert!((0..2).all(|i| (2..6).all(|j| !mask.allows(i, j))) && !mask.allows(0, 1));
-    assert!(facts::future_seen().unwrap().0 > 0);
 }
 
 /// Parameters in the wrong places, a mask that hides nothing, and the false alarm of tiny inputs.

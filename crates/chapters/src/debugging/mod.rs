@@ -5,6 +5,5 @@ mod claims;
 mod facts;
 mod page;
 mod training;
-mod wrong;
 
 pub use page::generate;

@@ -17,9 +17,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     healthy(page)?;
     hunt(page)?;
     decoding(page)?;
-    let (seen, pairs) = facts::future_seen()?;
-    page.value("future-seen", integer(seen));
-    page.value("future-pairs", integer(pairs));
     page.value("stacked-share", percent(facts::share_elsewhere()?, 0));
     page.value("swapped", facts::every_other_word());
     page.value("padding-end", integer(facts::reached_by_filling(5)?));
@@ -173,9 +170,9 @@ fn decoding(page: &mut Page) -> Result<()> {
     };
     let (healthy, _) = report(None)?;
     let (symptoms, findings) = report(Some(Fault::PositionOfTheChunk))?;
-    page.file("patient-i.txt", differing_blocks(&symptoms, &healthy));
+    page.file("patient-f.txt", differing_blocks(&symptoms, &healthy));
     let findings = findings.iter().map(|finding| format!("{finding}\n"));
-    page.file("patient-i-findings.txt", findings.collect::<String>());
+    page.file("patient-f-findings.txt", findings.collect::<String>());
     Ok(())
 }
 

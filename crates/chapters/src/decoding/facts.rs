@@ -5,7 +5,6 @@ use anyhow::{Context, Result, ensure};
 use attention::KeyValueCache;
 use model::{Task as _, cross_entropy};
 use record::{Record, Unit};
-use std::collections::BTreeSet;
 
 /// Visible scores that are computed while n tokens are written: each step over the whole text, or one row at a time with a cache.
 pub fn scores(n: u128) -> (u128, u128) {
@@ -14,23 +13,16 @@ pub fn scores(n: u128) -> (u128, u128) {
     (again, cached)
 }
 
-/// The mean losses of the model of the book on text that it hasn't seen: of what lies within the length of its training, and of what lies
-/// beyond, up to twice that length.
-pub struct Losses {
-    pub within: f64,
-    pub beyond: f64,
-}
-
 /// So many first tokens stay beside a window.
 pub const SINKS: usize = 4;
 
-/// The length of the texts of the training, in tokens; and the losses with the window that the program writes with, and with sinks in place of
-/// its oldest tokens.
-pub fn beyond_training() -> Result<(usize, [Losses; 2])> {
+/// The length of the texts of the training, in tokens; and the mean losses of the model of the book on text that it hasn't seen, within that
+/// length and beyond, up to twice as far: with the window that the program writes with, and with sinks in place of its oldest tokens.
+pub fn beyond_training() -> Result<(usize, [[f64; 2]; 2])> {
     let (model, task) = (open("book")?.model, book()?);
     let length = task.length();
     let text: Vec<_> = task.held_out().into_iter().flat_map(|text| text.tokens).collect();
-    let losses = |cache: KeyValueCache<f64>| -> Result<Losses> {
+    let losses = |cache: KeyValueCache<f64>| -> Result<[f64; 2]> {
         let (mut sums, mut count) = ([0.0; 2], 0.0);
         for stretch in text.chunks_exact(2 * length + 1) {
             let mut caches = vec![cache.clone(); model.blocks.len()];
@@ -43,8 +35,7 @@ pub fn beyond_training() -> Result<(usize, [Losses; 2])> {
             }
             count += length as f64;
         }
-        let [within, beyond] = sums.map(|sum| sum / count);
-        Ok(Losses { within, beyond })
+        Ok(sums.map(|sum| sum / count))
     };
     let with_sinks = KeyValueCache::with_window(length - SINKS, SINKS)?;
     Ok((length, [losses(task.cache()?)?, losses(with_sinks)?]))
@@ -65,7 +56,6 @@ pub struct Step {
 /// The steps of a record, from many heads of keys to few; with the tokens in the cache, the heads and their width.
 pub struct Steps {
     pub steps: Vec<Step>,
-    pub threads: usize,
     pub n: u64,
     pub heads: u64,
     pub width: u64,
@@ -74,17 +64,11 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// For one thread, and for as many as there were; where one was all, that alone.
-    pub fn by_threads(record: &Record) -> Result<Vec<Self>> {
-        let reads = record.all("decoding/read", "f32").map(|read| read.threads);
-        let threads: BTreeSet<usize> = reads.collect();
-        threads.into_iter().map(|threads| Self::of(record, threads)).collect()
-    }
-
-    fn of(record: &Record, threads: usize) -> Result<Self> {
+    /// Those of one thread.
+    pub fn of(record: &Record) -> Result<Self> {
         let all = |what| {
             let all = record.all(what, "f32");
-            all.filter(move |measured| measured.threads == threads)
+            all.filter(|measured| measured.threads == 1)
         };
         let size = |m: &record::Measurement, name: &str| {
             m.sizes.get(name).copied().with_context(|| format!("no {name} of {}", m.what))
@@ -108,6 +92,6 @@ impl Steps {
         }
         ensure!(steps.len() > 1, "the record `{}` has no steps to compare", record.topic);
         steps.sort_by_key(|step| std::cmp::Reverse(step.kv_heads));
-        Ok(Steps { steps, threads, n, heads, width, bandwidth })
+        Ok(Steps { steps, n, heads, width, bandwidth })
     }
 }

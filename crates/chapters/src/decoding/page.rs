@@ -1,13 +1,11 @@
 //! The chapter's page: values, tables and a figure.
 
 use super::facts::{SINKS, Steps, beyond_training, scores};
-use crate::figures::format::{
-    bytes, duration, fixed, integer, percent, scientific, significant,
-};
+use crate::figures::format::{bytes, duration, fixed, integer, scientific, significant};
 use crate::figures::{BLUE, Color, MUTED, TEXT, filled, label};
 use crate::output::Page;
 use crate::records::{least_and_most, provenance};
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     work(page);
@@ -18,12 +16,11 @@ pub fn generate(page: &mut Page) -> Result<()> {
 
 /// What the model of the book makes of text beyond the length of its training.
 fn windows(page: &mut Page) -> Result<()> {
-    let (length, [alone, with_sinks]) = beyond_training()?;
+    let (length, [[_, alone], [_, with_sinks]]) = beyond_training()?;
     page.value("length", integer(length));
     page.value("sinks", integer(SINKS));
-    page.value("within", fixed(alone.within, 2));
-    page.value("beyond-alone", fixed(alone.beyond, 2));
-    page.value("beyond-sinks", fixed(with_sinks.beyond, 2));
+    page.value("beyond-alone", fixed(alone, 2));
+    page.value("beyond-sinks", fixed(with_sinks, 2));
     Ok(())
 }
 
@@ -72,9 +69,7 @@ fn rows(page: &mut Page) -> Result<()> {
 /// What a step waits for.
 pub fn steps(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["decoding"])?;
-    let by_threads = Steps::by_threads(&record)?;
-    let one = by_threads.first().context("no steps")?;
-    let Steps { steps, n, heads, width, bandwidth, .. } = one;
+    let Steps { steps, n, heads, width, bandwidth } = Steps::of(&record)?;
     let rows: Vec<_> = steps
         .iter()
         .map(|step| {
@@ -98,12 +93,11 @@ pub fn steps(page: &mut Page) -> Result<()> {
     ];
     page.table("steps", &header, &rows);
     let (many, few) = (&steps[0], &steps[steps.len() - 1]);
-    page.value("n", integer(*n as usize));
-    page.value("heads", integer(*heads as usize));
-    page.value("width", integer(*width as usize));
+    page.value("n", integer(n as usize));
+    page.value("heads", integer(heads as usize));
+    page.value("width", integer(width as usize));
     page.value("bandwidth", fixed(bandwidth / 1e9, 0));
     page.value("over-many", fixed(many.seconds / many.reading, 1));
-    page.value("over-few", fixed(few.seconds / few.reading, 1));
     let rests = steps.iter().map(|step| 1e3 * (step.seconds - step.reading));
     let (least, most) = least_and_most(rests);
     page.value("rest-least", fixed(least, 1));
@@ -111,32 +105,5 @@ pub fn steps(page: &mut Page) -> Result<()> {
     page.value("gain", fixed(many.seconds / few.seconds, 1));
     page.value("fewer-bytes", integer((many.bytes / few.bytes).round() as usize));
     page.value("where", provenance(&record));
-    page.table(
-        "threads",
-        &THREADS,
-        &by_threads.iter().map(with_threads).collect::<Vec<_>>(),
-    );
     Ok(())
-}
-
-const THREADS: [&str; 5] = [
-    "threads",
-    "reading",
-    "a key-value head each",
-    "share of it",
-    "gain with one for all",
-];
-
-/// What so many threads read, and what they gain by reading less.
-fn with_threads(steps: &Steps) -> Vec<String> {
-    let (many, few) = (&steps.steps[0], &steps.steps[steps.steps.len() - 1]);
-    let speed =
-        |bytes_per_second: f64| format!("{} GB/s", fixed(bytes_per_second / 1e9, 1));
-    vec![
-        steps.threads.to_string(),
-        speed(steps.bandwidth),
-        speed(many.bytes / many.seconds),
-        percent(many.reading / many.seconds, 0),
-        format!("{}×", fixed(many.seconds / few.seconds, 1)),
-    ]
 }

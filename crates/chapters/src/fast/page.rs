@@ -27,8 +27,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     polynomial(page)?;
     register_sums(page)?;
     ranges(page)?;
-    let without_avx512 = page.records.of_each_machine("peers-avx2")?;
-    peers::generate(page, &machines, &without_avx512)
+    let avx2 = page.records.of_each_machine("peers-avx2")?;
+    peers::generate(page, &machines, &avx2)
 }
 
 /// The sums of the micro-kernel for AVX-512, and the order in which it reads a panel.

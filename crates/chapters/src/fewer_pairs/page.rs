@@ -134,11 +134,17 @@ pub fn losses(page: &mut Page, methods: &[Option<Method>]) -> Result<()> {
 /// What the methods of the chapter cost.
 pub fn costs(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["fewer_pairs"])?;
-    costs_of(page, &record, &METHODS)
+    let costs = costs_of(page, &record, &METHODS)?;
+    page.value("shortest", integer(costs[0].seconds[0].0 as usize));
+    Ok(())
 }
 
-/// What these methods cost, of which the first is full attention.
-pub fn costs_of(page: &mut Page, record: &Record, methods: &[Method]) -> Result<()> {
+/// What these methods cost, of which the first is full attention. Shows it, and returns it.
+pub fn costs_of(
+    page: &mut Page,
+    record: &Record,
+    methods: &[Method],
+) -> Result<Vec<Cost>> {
     let costs = facts::costs(record, methods)?;
     let shown = |cost: &Cost| -> Vec<(u64, f64)> {
         cost.seconds.iter().copied().filter(|(n, _)| SHOWN.contains(n)).collect()
@@ -164,8 +170,7 @@ pub fn costs_of(page: &mut Page, record: &Record, methods: &[Method]) -> Result<
     header.extend(lengths.iter().map(String::as_str));
     header.extend(["faster from", "memory"]);
     page.table("costs", &header, &rows);
-    page.value("shortest", integer(costs[0].seconds[0].0 as usize));
     page.value("longest", lengths[lengths.len() - 1].clone());
     page.value("where", provenance(record));
-    Ok(())
+    Ok(costs)
 }

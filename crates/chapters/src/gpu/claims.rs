@@ -10,7 +10,7 @@ use super::published::{FLASH_2, FLASH_3};
 use super::{race, source};
 use crate::records::tests::committed;
 use gpu::tiles;
-use laboratory::gpu::{ARRIVAL, CONSUMERS, TILES, clocks};
+use laboratory::gpu::{CONSUMERS, Work, clocks};
 
 /// The guide's multiply-adds per clock and the data sheet's rates meet there.
 #[test]
@@ -18,26 +18,6 @@ fn the_clocks_are_those_that_nvidia_states() {
     for (clock, stated) in [(clock_f32(), 1.98e9), (clock_tensor(), 1.83e9)] {
         assert!((clock / stated - 1.0).abs() < 1e-3, "{clock} is not {stated}");
     }
-}
-
-#[test]
-fn flops_are_counted_as_the_chapter_does() {
-    assert_eq!(core_flops().unwrap() as usize, 4 * N * N * D + 5 * N * N);
-}
-
-#[test]
-fn attention_with_the_matrix_lies_right_of_all_ridges_but_one() {
-    let [f32, bf16] = [4, 2].map(|bytes| intensity_with_matrix(bytes).unwrap());
-    assert!(f32 > H100.ridge_f32());
-    assert!(bf16 < H100.ridge_bf16());
-    assert!(bf16 > H200.ridge_bf16());
-}
-
-#[test]
-fn attention_without_the_matrix_lies_far_right_of_the_ridges() {
-    let [f32, bf16] = [4, 2].map(|bytes| intensity_without_matrix(bytes).unwrap());
-    assert!(f32 > 50.0 * H100.ridge_f32());
-    assert!(bf16 > 10.0 * H100.ridge_bf16());
 }
 
 #[test]
@@ -173,17 +153,6 @@ fn the_reads_of_kernels_3_and_4_lie_left_of_the_ridge() {
 }
 
 #[test]
-fn with_tensor_cores_twice_as_fast_loads_and_then_exponentials_set_the_pace() {
-    let hopper = steps()[4].relative();
-    let (loads, exponentials) = (2.0 * hopper.loads, 2.0 * hopper.exponentials);
-    assert!(loads > exponentials && exponentials >= 1.0);
-    assert!(loads > 1.0);
-    // With the loads twice as fast, too, the exponentials take as long as the products.
-    assert!(exponentials == 1.0 && hopper.loads < 1.0);
-    assert!(2.0 * hopper.instructions < 1.0);
-}
-
-#[test]
 fn keys_and_values_of_a_head_fit_l2_three_times() {
     assert!(3 * ladder::bytes_of_head(4) < L2);
 }
@@ -195,39 +164,24 @@ fn at_a_width_of_64_the_exponentials_take_as_long_as_the_products() {
 }
 
 #[test]
-fn the_plan_keeps_the_tensor_cores_busy() {
-    let (_, plan) = of_hopper();
-    assert!(plan.busy() > 0.99, "{}", plan.busy());
-}
-
-#[test]
 fn turns_are_enough_and_one_consumer_is_not_whatever_overlaps() {
-    let (lengths, plan) = of_hopper();
+    let lengths = of_hopper();
     assert_eq!([false, true].map(|overlap| lengths.busy(CONSUMERS, overlap)), [1.0; 2]);
     let [alone, overlapped] = [false, true].map(|overlap| lengths.busy(1, overlap));
     assert!(alone < overlapped && overlapped < 1.0);
-    // Its softmax is longer than the output that hides it.
-    let (product, softmax) = (plan.scores[0][0], plan.softmax[0][0]);
-    assert!(softmax.to - softmax.from > product.to - product.from);
 }
 
+/// The first softmax has only the other consumer's first scores beside it.
 #[test]
-fn the_tensor_cores_wait_for_the_first_keys_and_for_the_first_softmax() {
-    let (lengths, plan) = of_hopper();
-    assert_eq!(plan.scores[0][0].from, ARRIVAL);
-    assert_eq!(plan.scores[1][0].from, plan.scores[0][0].to);
-    // The first softmax has no product of its own consumer beside it.
-    let gap = plan.scores[0][1].from - plan.scores[1][0].to;
-    assert_eq!(gap, lengths.softmax() - lengths.product);
-    assert!(gap > 0);
-}
-
-/// Two at once would share the units.
-#[test]
-fn no_two_softmaxes_run_at_once_but_for_the_very_first() {
-    let (_, plan) = of_hopper();
-    let [first, second] = &plan.softmax;
-    assert!((1..TILES).all(|tile| first[tile].to <= second[tile].from));
+fn the_tensor_cores_of_the_plan_rest_only_at_the_start() {
+    let lengths = of_hopper();
+    let mut products = lengths.time_line(CONSUMERS, true, 20);
+    products.retain(|bar| bar.work != Work::Softmax);
+    products.sort_by_key(|bar| bar.span.from);
+    let rests = products.windows(2).map(|pair| pair[1].span.from - pair[0].span.to);
+    let rests: Vec<_> = rests.enumerate().filter(|(_, rest)| *rest > 0).collect();
+    let first = lengths.softmax() + lengths.correction - lengths.product;
+    assert_eq!(rests, [(1, first)]);
 }
 
 /// Two stages for keys and two for values are in use.

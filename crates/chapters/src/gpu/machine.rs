@@ -1,8 +1,5 @@
 //! The machine, as NVIDIA describes it, and what follows from that.
 
-use super::banks::D;
-use anyhow::Result;
-use laboratory::cost::AttentionShape;
 pub use laboratory::hardware::*;
 
 /// Clocks per second that the rate in f32 takes for granted.
@@ -15,27 +12,8 @@ pub fn clock_tensor() -> f64 {
     H100.bf16 / (2 * MULTIPROCESSORS * TENSOR) as f64
 }
 
-/// The length of the sequence whose intensities are shown.
+/// The tokens of the head whose keys and values are held against L2.
 pub const N: usize = 16_384;
-
-fn shape() -> AttentionShape {
-    AttentionShape::self_attention(1, N, 1, D, 1)
-}
-
-/// FLOPs of scores, softmax and output.
-pub fn core_flops() -> Result<u128> {
-    Ok(shape().flops()?.core())
-}
-
-/// FLOPs per byte that attention has to offer if the matrix is moved once, of numbers with so many bytes.
-pub fn intensity_with_matrix(bytes: usize) -> Result<f64> {
-    Ok(shape().intensity(bytes)?)
-}
-
-/// Returns the same if the matrix isn't moved at all.
-pub fn intensity_without_matrix(bytes: usize) -> Result<f64> {
-    Ok(core_flops()? as f64 / (4 * N * D * bytes) as f64)
-}
 
 /// Size and bandwidth of a memory, if NVIDIA states it.
 pub struct Memory {

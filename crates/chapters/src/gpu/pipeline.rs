@@ -2,15 +2,11 @@
 
 use super::banks::D;
 use gpu::tiles::hopper;
-use laboratory::gpu::{CONSUMERS, Lengths, Plan, STAGES};
+use laboratory::gpu::{CONSUMERS, Lengths};
 
-const _: () = assert!(hopper::STAGES == STAGES && hopper::CONSUMERS == CONSUMERS);
-
-/// Tiles drawn.
-pub const SHOWN: usize = 4;
+const _: () = assert!(hopper::CONSUMERS == CONSUMERS);
 
 /// The plan of kernel 4.
-pub fn of_hopper() -> (Lengths, Plan) {
-    let lengths = Lengths::new(hopper::KEYS, D);
-    (lengths, Plan::new(lengths))
+pub fn of_hopper() -> Lengths {
+    Lengths::new(hopper::KEYS, D)
 }

@@ -27,7 +27,7 @@ pub struct Trial {
 
 pub const FAULTS: [Fault; 7] = [
     Fault {
-        name: "backward aligns the causal mask at the first key",
+        name: "backward computes the weights again, and aligns the causal mask at the first key",
         hidden_by: "4 queries, 4 keys",
         seen_by: "2 queries, 4 keys",
         case: realigned,

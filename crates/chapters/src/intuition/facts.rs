@@ -18,8 +18,6 @@ pub fn lookup() -> Result<DMatrix<f64>> {
 
 /// The number of points that are smoothed.
 pub const POINTS: usize = 60;
-/// The standard deviation of their noise.
-pub const NOISE: f64 = 0.3;
 
 /// The curve behind the points.
 pub fn curve(angle: f64) -> f64 {
@@ -44,7 +42,7 @@ pub fn points() -> Points {
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
     let mut angles: Vec<f64> = (0..POINTS).map(|_| rng.random_range(0.0..TAU)).collect();
     angles.sort_by(f64::total_cmp);
-    let noise = normal(POINTS, 1, rng) * NOISE;
+    let noise = normal(POINTS, 1, rng) * 0.3;
     let values = DMatrix::from_fn(POINTS, 1, |i, _| curve(angles[i]) + noise[i]);
     Points { keys: on_circle(&angles), angles, values }
 }
@@ -64,13 +62,6 @@ impl Points {
         let queries = on_circle(&grid()) * (2_f64.sqrt() / sigma.powi(2));
         Ok(attention(&queries, &self.keys, &self.values, Mask::none())?.0)
     }
-}
-
-/// Returns the distance of an estimate on the grid from the curve, as a root mean square.
-pub fn error(estimate: &DMatrix<f64>) -> f64 {
-    let pairs = grid().into_iter().zip(estimate);
-    let squares = pairs.map(|(angle, value)| (curve(angle) - value).powi(2));
-    (squares.sum::<f64>() / estimate.len() as f64).sqrt()
 }
 
 /// Every row is the mean of all rows.

@@ -1,8 +1,8 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{self, curve, grid};
-use super::recurrent::{self, LENGTHS, Norms, factor_per_token, through_recurrence};
-use crate::figures::format::{fixed, integer, percent, scientific, tuple};
+use super::recurrent::{self, LENGTHS, Norms, through_recurrence};
+use crate::figures::format::{fixed, integer, percent, tuple};
 use crate::figures::{
     Area, Axis, BLUE, Color, GREEN, Line, MUTED, Marks, RGBColor, TEXT, VERMILION, arrow,
     line, line_chart, text, text_box,
@@ -128,16 +128,11 @@ fn weights_of_bank(page: &mut Page, river: &Sentence) -> Result<()> {
 /// Attention as a smoother of noisy points, for three widths of its weighting function.
 fn smoothing(page: &mut Page) -> Result<()> {
     page.value("smoothing-count", integer(facts::POINTS));
-    page.value("smoothing-noise", fixed(facts::NOISE, 1));
     let points = facts::points();
     let behind = grid().into_iter().map(|angle| (angle, curve(angle)));
     let mut lines = vec![Line::new("the curve behind the dots", TEXT, behind).dashed()];
-    for (name, sigma, colour) in
-        [("narrow", 0.03, VERMILION), ("middle", 0.2, BLUE), ("wide", 1.0, GREEN)]
-    {
+    for (sigma, colour) in [(0.03, VERMILION), (0.2, BLUE), (1.0, GREEN)] {
         let estimate = points.smoothed(sigma)?;
-        let error = facts::error(&estimate);
-        page.value(format!("smoothing-error-{name}"), fixed(error, 2));
         let places = grid().into_iter().zip(estimate.iter().copied());
         lines.push(Line::new(format!("σ = {sigma}"), colour, places));
     }
@@ -167,18 +162,6 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
     page.value("attention-slope", fixed(recurrent::power(&attention), 2));
     let [half, one, two, four] = [0.5, 1.0, 2.0, 4.0].map(through_recurrence);
     let (half, one, two, four) = (half?, one?, two?, four?);
-    page.value("rnn-factor-one", fixed(factor_per_token(&one), 2));
-    page.value("rnn-factor-two", fixed(factor_per_token(&two), 2));
-    // With gain 4 the network is chaotic, and the second decimal is the last bit's.
-    page.value("rnn-factor-four", fixed(factor_per_token(&four), 1));
-
-    let rows = LENGTHS.iter().enumerate().map(|(i, &n)| {
-        let norms = [half, one, two, four, attention];
-        let norms = norms.map(|norms| format!("${}$", scientific(norms[i], 0)));
-        [vec![integer(n)], norms.to_vec()].concat()
-    });
-    let header = ["tokens", "gain 0.5", "gain 1", "gain 2", "gain 4", "attention"];
-    page.table("gradient-paths", &header, &rows.collect::<Vec<_>>());
 
     let line = |name, colour, norms: Norms| {
         Line::new(name, colour, LENGTHS.map(|n| n as f64).into_iter().zip(norms))

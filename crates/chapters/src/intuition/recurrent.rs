@@ -4,7 +4,7 @@ use crate::random::normal;
 use crate::records::log_log_slope;
 use anyhow::{Result, ensure};
 use attention::{Mask, SingleHeadAttention};
-use nalgebra::{DMatrix, DVector, RowDVector};
+use nalgebra::{DMatrix, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rayon::prelude::*;
 use record::statistics::geometric_mean;
@@ -104,22 +104,10 @@ pub fn through_attention() -> Result<Norms> {
     })
 }
 
-/// The norms against the lengths, without the first two, which are not yet on the straight line.
-fn long(norms: &Norms) -> Vec<(f64, f64)> {
-    LENGTHS.iter().map(|&n| n as f64).zip(norms.iter().copied()).skip(2).collect()
-}
-
-/// The power of the length that the norms follow.
+/// The power of the length that the norms follow, without the first two, which are not yet on the straight line.
 pub fn power(norms: &Norms) -> f64 {
-    log_log_slope(&long(norms))
-}
-
-/// Returns the factor by which a further token multiplies the norms, from the slope of their logarithms by least squares.
-pub fn factor_per_token(norms: &Norms) -> f64 {
-    let (n, norms): (Vec<_>, Vec<_>) = long(norms).into_iter().unzip();
-    let (n, norms) = (DVector::from(n), DVector::from(norms));
-    let centred = n.add_scalar(-n.mean());
-    (centred.dot(&norms.map(f64::ln)) / centred.norm_squared()).exp()
+    let points = LENGTHS.iter().map(|&n| n as f64).zip(norms.iter().copied());
+    log_log_slope(&points.skip(2).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

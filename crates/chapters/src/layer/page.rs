@@ -160,9 +160,6 @@ fn initialisation(page: &mut Page) -> Result<()> {
         } else {
             fixed(start.grad_w_q, 2)
         };
-        if factor == 1.0 {
-            page.value("xavier-scores", fixed(start.scores, 2));
-        }
         rows.push(vec![
             name.to_owned(),
             fixed(start.scores, 2),

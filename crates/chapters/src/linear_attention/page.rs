@@ -26,7 +26,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
 /// What the methods of the chapter cost.
 pub fn costs(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["fewer_pairs"])?;
-    fewer_pairs::costs_of(page, &record, &METHODS)
+    fewer_pairs::costs_of(page, &record, &METHODS)?;
+    Ok(())
 }
 
 /// The sizes of the methods.

@@ -8,7 +8,7 @@ use crate::figures::{
 use crate::output::Page;
 use crate::sentences::{CLERK, LEFT};
 use anyhow::Result;
-use attention::{Mask, example};
+use attention::example;
 use nalgebra::RowDVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -60,8 +60,8 @@ fn diagram(area: &Area) -> Result<()> {
 /// Two questions in one head, each in a head of its own, and the mean of both heads.
 fn two_heads(page: &mut Page) -> Result<()> {
     let tokens = example::river().tokens;
-    let one = facts::one_head(&Mask::none())?;
-    let [first, second] = facts::two_heads(&Mask::none())?;
+    let one = facts::one_head()?;
+    let [first, second] = facts::two_heads()?;
     let mean = (&first + &second) / 2.0;
     page.value("q-left", tuple(facts::two_questions()[0].row(LEFT), 0));
     for (name, weights, title, says) in [
@@ -90,14 +90,6 @@ fn two_heads(page: &mut Page) -> Result<()> {
     let keys = k.row_iter().map(|key| key.into_owned());
     let rows: Vec<_> = tokens.iter().zip(keys).map(row).collect();
     page.table("keys", &["key", "who acts?", "where?"], &rows);
-    let [first, second] = facts::two_heads(&Mask::causal())?;
-    for (name, which, weights) in
-        [("causal-1", "first", &first), ("causal-2", "second", &second)]
-    {
-        let title = format!("The {which} head under a causal mask");
-        let says = "Nothing above the diagonal; “left” gives most to boat.";
-        page.heat_map(name, (&title, says), &HeatMap::of_tokens(weights, &tokens, 0.75))?;
-    }
     Ok(())
 }
 

@@ -15,8 +15,6 @@ pub struct Runs {
     pub n: usize,
     pub naive: Report,
     pub fused: Report,
-    /// The most numbers that fast memory held.
-    pub peak: usize,
 }
 
 impl Runs {
@@ -33,7 +31,7 @@ pub fn runs() -> Result<Vec<Runs>> {
     let both = |&n: &usize| {
         let run = |program: Program| program.run(n, &Mask::causal(), CAPACITY);
         let ((_, naive), (_, fused)) = (run(Program::Naive)?, run(Program::Fused)?);
-        Ok(Runs { n, naive: naive.report(), fused: fused.report(), peak: fused.peak() })
+        Ok(Runs { n, naive: naive.report(), fused: fused.report() })
     };
     RUN.par_iter().map(both).collect()
 }

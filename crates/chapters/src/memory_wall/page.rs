@@ -12,19 +12,17 @@ use crate::figures::{
 use crate::output::Page;
 use crate::tiles_traffic::page::{chart, fast_memory, mebibytes, tokens};
 use anyhow::{Context, Result};
-use laboratory::cost::AttentionShape;
 use laboratory::hardware::H100;
 use laboratory::traffic::{Counts, Report};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("d", integer(D));
     page.value("n", integer(N));
-    page.value("capacity", integer(CAPACITY));
     page.value("capacity-kib", fixed(kibibytes(CAPACITY), 0));
     let runs = facts::runs()?;
     let run = runs.last().context("nothing ran")?;
     passes(page, &run.naive)?;
-    naive_in_words(page, run)?;
+    naive_in_words(page, &run.naive)?;
     fused(page, run)?;
     on_a_thread(page)?;
     over_tokens(page, &runs)?;
@@ -32,7 +30,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     backward(page, &run.naive)
 }
 
-/// The naive program, pass by pass.
+/// The naive program, sweep by sweep.
 fn passes(page: &mut Page, naive: &Report) -> Result<()> {
     let row = |name: &str, matrix: Counts, all: Counts, operations| -> Result<_> {
         let intensity = intensity(operations, all);
@@ -62,7 +60,7 @@ fn passes(page: &mut Page, naive: &Report) -> Result<()> {
     let operations = facts::all_operations(naive.passes())?;
     rows.push(row("**all**", naive.matrix("scores"), naive.total(), operations)?);
     let header = [
-        "pass",
+        "sweep",
         "$(n, n)$ read",
         "$(n, n)$ written",
         "numbers of $Q, K, V, O$",
@@ -73,7 +71,7 @@ fn passes(page: &mut Page, naive: &Report) -> Result<()> {
     draw_crossings(page, "crossings", "naive", naive)
 }
 
-/// An arrow for each time that the matrix crosses between the memories, pass by pass.
+/// An arrow for each time that the matrix crosses between the memories, sweep by sweep.
 fn draw_crossings(
     page: &mut Page,
     name: &str,
@@ -82,7 +80,7 @@ fn draw_crossings(
 ) -> Result<()> {
     const PASS: i32 = 124;
     let title = format!("Crossings of the (n, n) matrix in the {program} program");
-    let says = "Slow memory above, fast memory below, the passes between them from left to right. An arrow upwards is a \
+    let says = "Slow memory above, fast memory below, the sweeps between them from left to right. An arrow upwards is a \
                 time that the matrix is written, an arrow downwards one that it is read.";
     let passes = report.passes();
     let width = PASS * passes.len() as i32;
@@ -108,13 +106,12 @@ fn draw_crossings(
 }
 
 /// The numbers of the naive program.
-fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()> {
+fn naive_in_words(page: &mut Page, naive: &Report) -> Result<()> {
     let (total, matrix) = (naive.total(), naive.matrix("scores"));
     let strip = facts::strip(CAPACITY);
     page.value("strip", integer(strip));
     page.value("strips", integer(N.div_ceil(strip)));
     page.value("total", integer(total.all() as usize));
-    page.value("peak", integer(*peak));
     // Against the formula of the chapter Roofline, and the ridges of a GPU.
     let counted = intensity(facts::all_operations(naive.passes())?, total);
     page.value("naive-intensity", fixed(counted, 1));
@@ -129,7 +126,7 @@ fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()
     Ok(())
 }
 
-/// The savings of fusing, and the bytes of four crossings for many heads.
+/// The savings of fusing.
 fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     let crossings = |report: &Report| crossings(report.matrix("scores").all());
     draw_crossings(page, "crossings-fused", "fused", &run.fused)?;
@@ -138,9 +135,6 @@ fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     page.value("crossings-fused", crossings(&run.fused)?.to_string());
     page.value("fused-saves", percent(facts::saved_by_fusing(run), 0));
     page.value("naive-mib", mebibytes(run.naive.total().all() as f64));
-    let heads = AttentionShape::self_attention(1, 4096, 1, D, 32);
-    let bytes = crossings(&run.fused)? as u128 * heads.bytes(ELEMENT)?.weights;
-    page.value("heads-fused-gib", integer((bytes >> 30) as usize));
     Ok(())
 }
 
@@ -227,7 +221,7 @@ fn backward(page: &mut Page, naive: &Report) -> Result<()> {
     }
     let [weights, gradients] = ["scores", "grad_scores"].map(|m| backward.matrix(m));
     rows.push(row("**all**", weights, gradients, backward.total())?);
-    let header = ["pass", "weights read", "gradients read", "gradients written", "MiB"];
+    let header = ["sweep", "weights read", "gradients read", "gradients written", "MiB"];
     page.table("backward", &header, &rows);
     let of_backward = crossings(weights.all() + gradients.all())?;
     let both = of_backward + crossings(naive.matrix("scores").all())?;

@@ -21,7 +21,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// The passes of each program over a row that doesn't fit.
+/// The sweeps of each program over a row that doesn't fit.
 fn sweeps(page: &mut Page) -> Result<()> {
     let names = [
         "maximum; sum; divide; average",
@@ -124,7 +124,9 @@ fn costs(page: &mut Page) {
             ("extra multiplications per score", &|cost| {
                 significant(cost.multiplications, 3)
             }),
-            ("of those in both products", &|cost| percent(cost.share_of_products, 1)),
+            ("as a share of the multiplications of both products", &|cost| {
+                percent(cost.share_of_products, 1)
+            }),
         ],
     );
 }

@@ -1,24 +1,20 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::facts;
 use super::task::{BACK, Model, Positions, TRAINED};
+use attention::Rotary;
+use attention::positions::{RotaryPairs, sinusoidal_positions};
+use nalgebra::DMatrix;
 
 #[test]
-fn waves_and_angles_give_the_same_curve() {
-    let (waves, turned) =
-        (facts::product_of_waves().unwrap(), facts::product_of_turned().unwrap());
-    for (a, b) in waves.iter().zip(&turned) {
-        assert!((a - b).abs() < 1e-12);
+fn waves_and_angles_give_the_same_sum_of_cosines() {
+    let waves = sinusoidal_positions::<f64>(65, 64).unwrap();
+    let rotary = Rotary::new(10_000.0, RotaryPairs::Neighbours).unwrap();
+    // As in the waves, each pair has the length 1.
+    let turned = rotary.turn(&DMatrix::repeat(65, 64, 0.5_f64.sqrt()), 1, 0).unwrap();
+    for i in 0..65 {
+        let [wave, angle] = [&waves, &turned].map(|rows| rows.row(0).dot(&rows.row(i)));
+        assert!((wave - angle).abs() < 1e-10 && wave <= 32.0, "{i}");
     }
-    // Neighbours have the largest product.
-    assert!(waves[1] < 1.0 && waves[1..].iter().all(|&product| product <= waves[1]));
-}
-
-#[test]
-fn sixteen_bits_lose_a_position() {
-    let (exact, rounded) = facts::cosines(257).unwrap();
-    assert!((exact - 257_f64.cos()).abs() < 1e-15);
-    assert!((rounded - 256_f64.cos()).abs() < 1e-15);
 }
 
 /// What the list below the table says, way by way.

@@ -1,9 +1,9 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{self, FURTHEST, WIDTH};
+use super::facts;
 use super::task::{BACK, D_MODEL, HEADS, Model, Positions, STEPS, TRAINED};
-use crate::figures::format::{fixed, integer, percent, scientific};
-use crate::figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, VERMILION, line_chart};
+use crate::figures::HeatMap;
+use crate::figures::format::{fixed, integer, percent};
 use crate::output::Page;
 use anyhow::Result;
 use attention::positions::sinusoidal_positions;
@@ -11,8 +11,6 @@ use attention::positions::sinusoidal_positions;
 pub fn generate(page: &mut Page) -> Result<()> {
     equals(page)?;
     waves(page)?;
-    by_distance(page)?;
-    angles(page)?;
     beyond(page)
 }
 
@@ -56,37 +54,6 @@ fn waves(page: &mut Page) -> Result<()> {
         "The columns at the left change sign every few rows, those at the right hardly change at all.",
     );
     page.heat_map("waves", words, &map)
-}
-
-/// What distance does to the product of two vectors that are alike.
-fn by_distance(page: &mut Page) -> Result<()> {
-    let points =
-        |values: Vec<f64>| values.into_iter().enumerate().map(|(d, y)| (d as f64, y));
-    let waves = Line::new("sinusoidal", BLUE, points(facts::product_of_waves()?));
-    let turned =
-        Line::new("rotary", VERMILION, points(facts::product_of_turned()?)).dashed();
-    let straight = |distance: usize| 1.0 - distance as f64 / 32.0;
-    let falling: Vec<_> = (0..=FURTHEST).map(|d| straight(d).max(-0.25)).collect();
-    let bias = Line::new("bias, slope 1/32", GREEN, points(falling));
-    let words = (
-        "What distance does to a score",
-        "The lines for sinusoidal and rotary positions are the same: they fall from one within five tokens and then wave. The bias falls along a straight line.",
-    );
-    page.figure("distance", words, (640, 320), |area| {
-        let x = Axis::linear("distance in tokens", 0.0..FURTHEST as f64);
-        let y = Axis::linear("score", -0.25..1.0);
-        line_chart(area, &x, &y, &[bias, waves, turned], Marks::default())
-    })
-}
-
-/// Angles in few bits.
-fn angles(page: &mut Page) -> Result<()> {
-    let (exact, rounded) = facts::cosines(257)?;
-    page.value("cosine", fixed(exact, 2));
-    page.value("cosine-rounded", fixed(rounded, 2));
-    page.value("off-in-single", scientific(facts::off_in_single(100_000)?, 0));
-    page.value("width", integer(WIDTH));
-    Ok(())
 }
 
 /// The task at lengths that were trained, and at others.

@@ -19,8 +19,7 @@ fn latent_rows_are_between_grouped_and_multi_query_in_memory_and_above_both_in_w
 }
 
 #[test]
-fn with_one_token_latent_rows_wait_for_memory_and_with_two_they_do_not() {
+fn latent_rows_wait_for_memory() {
     let ridge = H100.bf16 / H100.bandwidth;
     assert!(LATENT.intensity_with(LATENT_HEADS) < ridge);
-    assert!(LATENT.intensity_with(2 * LATENT_HEADS) > ridge);
 }

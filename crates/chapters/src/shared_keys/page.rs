@@ -34,7 +34,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let [many, latent] = [Kept::Heads(HEADS), LATENT].map(Kept::operations);
     page.value("absorbed", significant(latent as f64 / many as f64, 3));
     page.value("latent-own", fixed(LATENT.intensity_with(LATENT_HEADS), 0));
-    page.value("latent-own-twice", fixed(LATENT.intensity_with(2 * LATENT_HEADS), 0));
     page.value("ridge", fixed(H100.bf16 / H100.bandwidth, 0));
     page.value("layers", integer(LAYERS as usize));
     page.value("heads", integer(HEADS as usize));

@@ -1,21 +1,16 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{self};
-use crate::figures::format::{
-    duration, fixed, integer, matrix, scientific, significant, tuple,
-};
+use super::facts;
+use crate::figures::format::{fixed, matrix, scientific, tuple};
 use crate::figures::{Axis, BLUE, Line, Marks, TEXT, line_chart};
 use crate::output::{Page, sum_of_products};
-use crate::records::provenance;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nalgebra::DVector;
-use record::Unit;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     example(page)?;
     overflow(page)?;
-    smooth_maximum(page)?;
-    columns(page)
+    smooth_maximum(page)
 }
 
 fn example(page: &mut Page) -> Result<()> {
@@ -89,20 +84,4 @@ fn smooth_maximum(page: &mut Page) -> Result<()> {
             line_chart(area, &x, &y, &[smooth, corner], Marks::default())
         },
     )
-}
-
-/// The time of softmax down the columns and along the rows, as it was recorded.
-fn columns(page: &mut Page) -> Result<()> {
-    let [record] = page.records.of_one_machine(["softmax"])?;
-    let mut rows = vec![];
-    for measured in record.all("softmax of rows/down the columns", "f32") {
-        let n = *measured.sizes.get("n").context("softmax of rows has no n")?;
-        let down = record.in_unit(measured, Unit::Seconds)?;
-        let along = record.seconds("softmax of rows/along the rows", "f32", n)?;
-        let ratio = format!("{}×", significant(along / down, 2));
-        rows.push(vec![integer(n as usize), duration(down), duration(along), ratio]);
-    }
-    page.table("columns", &["$n$", "down the columns", "along the rows", "ratio"], &rows);
-    page.value("columns-where", provenance(&record));
-    Ok(())
 }

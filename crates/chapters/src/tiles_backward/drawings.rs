@@ -9,21 +9,21 @@ use anyhow::Result;
 /// The matrix of scores in tiles, and the way through it: down one column after the other.
 pub fn walk(page: &mut Page) -> Result<()> {
     const CELL: i32 = 46;
-    const BLOCKS: i32 = 5;
+    const TILES: i32 = 5;
     const HERE: (i32, i32) = (2, 2); // the tile at work: row, column
     let (left, top) = (150, 76);
     page.figure(
         "walk",
         (
             "The matrix of scores in tiles, with the walk of the backward pass",
-            "A grid of five by five tiles, a block of queries down the side and a block of keys on top for each. The walk goes down one \
-         column. The keys and values of this column, and their gradients below it, stay. From the left a block of queries, \
+            "A grid of five by five tiles, with the tiles of queries down the side and those of keys on top. The walk goes down one \
+         column. The keys and values of this column, and their gradients below it, stay. From the left a tile of queries, \
          gradients of outputs, log-sum-exps and D flows into the tile, and to the right its share of the queries' gradients \
          flows out.",
         ),
         (520, 400),
         |area| {
-            for (i, j) in (0..BLOCKS).flat_map(|i| (0..BLOCKS).map(move |j| (i, j))) {
+            for (i, j) in (0..TILES).flat_map(|i| (0..TILES).map(move |j| (i, j))) {
                 let corner = (left + CELL * j, top + CELL * i);
                 let corners = [corner, (corner.0 + CELL - 3, corner.1 + CELL - 3)];
                 let done = j < HERE.1 || (j == HERE.1 && i < HERE.0);
@@ -37,7 +37,7 @@ pub fn walk(page: &mut Page) -> Result<()> {
             }
             let middle = |index| CELL * index + (CELL - 3) / 2;
             let (column, row) = (left + middle(HERE.1), top + middle(HERE.0));
-            let bottom = top + CELL * BLOCKS;
+            let bottom = top + CELL * TILES;
             let down = [(column, row + 12), (column, bottom - 10)];
             arrow(area, &down, TEXT)?;
 
@@ -53,12 +53,12 @@ pub fn walk(page: &mut Page) -> Result<()> {
                 text_box(area, corner, (74, 34), text, VERMILION)?;
             }
             arrow(area, &[(94, row), (left - 4, row)], VERMILION)?;
-            let right = left + CELL * BLOCKS;
+            let right = left + CELL * TILES;
             arrow(area, &[(right, row), (right + 46, row)], VERMILION)?;
             text_box(area, (right + 48, row - 17), (74, 34), "dQ +=", VERMILION)?;
 
-            label(area, (left + CELL * BLOCKS / 2, 12), "blocks of keys", MUTED)?;
-            label(area, (55, top + 8), "blocks of", MUTED)?;
+            label(area, (left + CELL * TILES / 2, 12), "tiles of keys", MUTED)?;
+            label(area, (55, top + 8), "tiles of", MUTED)?;
             label(area, (55, top + 28), "queries", MUTED)
         },
     )

@@ -7,11 +7,9 @@ use crate::figures::format::{bytes, fixed, integer, percent, scientific, signifi
 use crate::figures::{BLUE, GREEN, Marks, VERMILION};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, Pass, naive, naive_backward, tiled, tiled_backward,
+    CAPACITY, D, ELEMENT, LONG, Pass, naive_backward, tiled_backward,
 };
-use crate::tiles_traffic::page::{
-    above_formula, capacity, chart, factor, mebibytes, over_lengths, tokens,
-};
+use crate::tiles_traffic::page::{capacity, chart, mebibytes, over_lengths, tokens};
 use crate::{counting, records};
 use anyhow::Result;
 
@@ -126,13 +124,13 @@ fn one_digit(x: f64) -> String {
     format!("${}$", scientific(x, 0))
 }
 
-/// The gradient of some queries as a sum over blocks of keys, rounded in `f32` in many orders.
+/// The gradient of some queries as a sum over tiles of keys, rounded in `f32` in many orders.
 fn orders_of_a_sum(page: &mut Page) -> Result<()> {
     page.table_of(
         "order",
         &rounding::sums()?.map(|sums| (Varied::of(&sums), sums)),
         &[
-            ("blocks", &|(_, sums)| integer(sums.blocks)),
+            ("tiles", &|(_, sums)| integer(sums.tiles)),
             ("entries that vary", &|(varied, _)| percent(varied.share, 0)),
             ("values of an entry", &|(varied, _)| fixed(varied.mean, 1)),
             ("largest spread", &|(varied, _)| one_digit(varied.spread)),
@@ -147,15 +145,8 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
 /// The traffic of both programs in the fast memory of the chapter.
 fn traffic_of_long(page: &mut Page) -> Result<()> {
     capacity(page);
-    above_formula(page, Pass::Backward)?;
-    let [naive, tiled, naive_back, tiled_back] =
-        [naive, tiled, naive_backward, tiled_backward]
-            .map(|program| program(LONG, CAPACITY));
-    let (naive_back, tiled_back) = (naive_back?, tiled_back?);
-    page.value("naive-over-tiled", factor(naive_back, tiled_back));
-    page.value("naive-mib", mebibytes(naive_back));
-    page.value("tiled-mib", mebibytes(tiled_back));
-    page.value("both-naive", factor(naive? + naive_back, tiled? + tiled_back));
+    page.value("naive-mib", mebibytes(naive_backward(LONG, CAPACITY)?));
+    page.value("tiled-mib", mebibytes(tiled_backward(LONG, CAPACITY)?));
     Ok(())
 }
 

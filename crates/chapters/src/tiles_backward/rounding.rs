@@ -73,9 +73,9 @@ const QUERIES_OF_SUMS: usize = 32;
 pub const KEYS_OF_SUMS: usize = 4096;
 pub const ORDERS: usize = 200;
 
-/// The gradient of some queries as a sum over blocks of keys, rounded in `f32`.
+/// The gradient of some queries as a sum over tiles of keys, rounded in `f32`.
 pub struct Sums {
-    pub blocks: usize,
+    pub tiles: usize,
     /// The sum in `f64`.
     exact: DMatrix<f64>,
     /// The sums in random orders.
@@ -89,13 +89,13 @@ pub fn sums() -> Result<[Sums; 3]> {
     let weights = softmax_rows(&scaled_scores(&q, &k)?)?;
     let grad_scores = softmax_rows_backward(&weights, &(grad_output * v.transpose()))?;
     let grad_products = grad_scores / (D as f64).sqrt();
-    Ok([4, 16, 64].map(|blocks| {
-        let width = KEYS_OF_SUMS / blocks;
-        let share = |block: usize| {
-            let grads = grad_products.columns(block * width, width);
-            (grads * k.rows(block * width, width)).map(|x| x as f32) // (queries, d)
+    Ok([4, 16, 64].map(|tiles| {
+        let width = KEYS_OF_SUMS / tiles;
+        let share = |tile: usize| {
+            let grads = grad_products.columns(tile * width, width);
+            (grads * k.rows(tile * width, width)).map(|x| x as f32) // (queries, d)
         };
-        Sums::new(&(0..blocks).map(share).collect::<Vec<_>>(), rng)
+        Sums::new(&(0..tiles).map(share).collect::<Vec<_>>(), rng)
     }))
 }
 
@@ -103,7 +103,7 @@ impl Sums {
     fn new(shares: &[DMatrix<f32>], rng: &mut ChaCha8Rng) -> Self {
         let add = |order: &[usize]| {
             let mut sum = DMatrix::<f32>::zeros(QUERIES_OF_SUMS, D);
-            order.iter().for_each(|&block| sum += &shares[block]);
+            order.iter().for_each(|&tile| sum += &shares[tile]);
             sum
         };
         let mut order: Vec<usize> = (0..shares.len()).collect();
@@ -112,7 +112,7 @@ impl Sums {
             add(&order)
         };
         Sums {
-            blocks: shares.len(),
+            tiles: shares.len(),
             exact: shares.iter().map(|share| share.map(f64::from)).sum(),
             shuffled: (0..ORDERS).map(|_| shuffled()).collect(),
         }

@@ -227,17 +227,11 @@ fn each_matrix_crosses_once_if_one_block_and_one_key_fit() {
 }
 
 #[test]
-fn traffic_is_linear_up_to_the_queries_of_one_block() {
-    for kibibytes in [32, 1024, 32 * 1024] {
-        let capacity = traffic::of_kibibytes(kibibytes);
-        let longest = traffic::linear_to(capacity).unwrap();
-        let moved = |n| tiled(n, capacity).unwrap();
-        assert_eq!(moved(longest), Pass::Forward.each_once(longest), "{kibibytes} KiB");
-        assert!(
-            moved(longest + 1) > Pass::Forward.each_once(longest + 1),
-            "{kibibytes} KiB"
-        );
-    }
+fn traffic_is_linear_up_to_the_queries_of_one_tile() {
+    let longest = traffic::linear_to(traffic::THIRD_CACHE).unwrap();
+    let moved = |n| tiled(n, traffic::THIRD_CACHE).unwrap();
+    assert_eq!(moved(longest), Pass::Forward.each_once(longest));
+    assert!(moved(longest + 1) > Pass::Forward.each_once(longest + 1));
 }
 
 #[test]

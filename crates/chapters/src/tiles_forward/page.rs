@@ -121,10 +121,8 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
 /// The traffic in other fast memories.
 fn traffic_by_capacity(page: &mut Page) -> Result<()> {
     page.value("break-even-kib", integer((D * D * ELEMENT) >> 10));
-    for kib in [32, 1024, 32 * 1024] {
-        let longest = traffic::linear_to(traffic::of_kibibytes(kib))?;
-        page.value(format!("linear-{kib}"), integer(longest));
-    }
+    let longest = traffic::linear_to(traffic::THIRD_CACHE)?;
+    page.value("linear-32768", integer(longest));
     Ok(())
 }
 
@@ -141,7 +139,7 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
         "Bytes between slow and fast memory against the number of tokens, for four programs",
         "The naive and the fused program rise with the square of n. Strips begin below them, rise \
          with the cube, and cross both. The tiled program runs along the line of each matrix once until it needs a \
-         second block of queries, and then turns to the square of n too, but far below the others. Rings mark counts \
+         second tile of queries, and then turns to the square of n too, but far below the others. Rings mark counts \
          on the lines of strips and tiles.",
     );
     let marks = Marks { rings: &rings, ..Marks::default() };

@@ -23,10 +23,8 @@ pub fn strip(n: usize) -> Result<usize> {
 
 // ---------------------------------------------------------------------------------------------------- when it is linear
 
-/// Numbers that a fast memory of so many KiB holds.
-pub fn of_kibibytes(kibibytes: usize) -> usize {
-    kibibytes * 1024 / ELEMENT
-}
+/// Numbers that a third-level processor cache of 32 MiB holds.
+pub const THIRD_CACHE: usize = (32 << 20) / ELEMENT;
 
 /// The longest sequence of which each matrix crosses once.
 pub fn linear_to(capacity: usize) -> Result<usize> {

@@ -3,7 +3,6 @@
 //! Lengths up to [`N`] are run by the machine that counts. For longer ones there are the formulas of the chapters.
 
 use crate::random::normal;
-use crate::records::least_and_most;
 use anyhow::Result;
 use attention::{Mask, attention};
 use laboratory::cost::AttentionShape;
@@ -16,7 +15,6 @@ use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rayon::prelude::*;
-use std::ops::RangeInclusive;
 
 /// Width of queries, keys and values.
 pub const D: usize = 64;
@@ -135,7 +133,6 @@ pub fn strip(capacity: usize) -> usize {
     (capacity - D) / (D + 1)
 }
 
-// ANCHOR: naive
 /// Returns the number of times that softmax reads a row.
 pub fn sweeps(n: usize, capacity: usize) -> usize {
     if n <= capacity { 1 } else { 3 }
@@ -151,9 +148,8 @@ fn in_strips(crossings: usize, n: usize, capacity: usize) -> f64 {
 pub fn naive(n: usize, capacity: usize) -> Result<f64> {
     Ok(in_strips(7 + sweeps(n, capacity), n, capacity))
 }
-// ANCHOR_END: naive
 
-/// Returns the numbers that the fused program moves, with scale and mask in the pass of softmax.
+/// Returns the numbers that the fused program moves, with scale and mask in the sweep of softmax.
 pub fn fused(n: usize, capacity: usize) -> Result<f64> {
     Ok(in_strips(3 + sweeps(n, capacity), n, capacity))
 }
@@ -211,7 +207,7 @@ impl Pass {
     }
 
     /// Returns the numbers that are moved once: forward queries, output and log-sum-exp, backward also D, and the zeros of the queries' gradient,
-    /// to which every block of keys adds its share.
+    /// to which every tile of keys adds its share.
     fn fixed(self, n: usize) -> usize {
         self.choose(2 * n * D + n, n * (2 * D + 1) + n * D + 4 * n * D)
     }
@@ -221,47 +217,24 @@ impl Pass {
         self.choose(2 * D, 4 * D + 2)
     }
 
-    /// The queries or the keys of a block that stays.
+    /// The queries or the keys of a tile that stays.
     fn staying(self, (queries, keys): Tiles) -> usize {
         self.choose(queries, keys)
     }
 
-    /// The numbers that are moved if so many tokens come by the blocks that stay.
+    /// The numbers that are moved if so many tokens come by the tiles that stay.
     pub fn moved(self, n: usize, tokens: usize) -> f64 {
         (self.fixed(n) + tokens * self.passing()) as f64
     }
 
     /// Returns the numbers that are moved with the tiles that move least, without a mask.
     pub fn tiled(self, n: usize, capacity: usize) -> Result<f64> {
-        let blocks = n.div_ceil(self.staying(self.tiles(capacity)?));
-        Ok(self.moved(n, blocks * n))
-    }
-
-    /// Returns the numbers that are moved by the formula for tiles that fill fast memory: 2nd + 4n²d² / R forward, 7nd + 16n²d² / R backward.
-    pub fn by_capacity(self, n: usize, capacity: usize) -> f64 {
-        let [once, again] = self.choose([2.0, 4.0], [7.0, 16.0]);
-        let numbers = (n * D) as f64;
-        once * numbers + again * numbers * numbers / capacity as f64
+        let stays = n.div_ceil(self.staying(self.tiles(capacity)?));
+        Ok(self.moved(n, stays * n))
     }
 
     /// Queries, keys, values and output once, and the log-sum-exp; backward three gradients more and that of the output.
     pub fn each_once(self, n: usize) -> f64 {
         (self.choose(4, 8) * n * D + n) as f64
-    }
-
-    /// The capacities for which the formula of [`Pass::by_capacity`] is close, at [`LONG`] tokens.
-    pub fn close(self) -> RangeInclusive<usize> {
-        self.choose(64 * D..=LONG * D / 8, 128 * D..=LONG * D / 4)
-    }
-
-    /// The least and the most by which the count lies above [`Pass::by_capacity`], as a share of the formula, over every
-    /// capacity of a range and not only over powers of two.
-    pub fn above_formula(self, capacities: RangeInclusive<usize>) -> Result<[f64; 2]> {
-        let above = |capacity| {
-            let formula = self.by_capacity(LONG, capacity);
-            Ok(self.tiled(LONG, capacity)? / formula - 1.0)
-        };
-        let above: Vec<f64> = capacities.map(above).collect::<Result<_>>()?;
-        Ok(least_and_most(above).into())
     }
 }

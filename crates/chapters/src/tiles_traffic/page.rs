@@ -1,7 +1,7 @@
 //! Tables and figures of traffic, for both chapters.
 
-use super::facts::{CAPACITY, ELEMENT, Pass, bytes, lengths};
-use crate::figures::format::{fixed, integer, percent, significant};
+use super::facts::{CAPACITY, ELEMENT, bytes, lengths};
+use crate::figures::format::{fixed, integer, significant};
 use crate::figures::{Axis, Line, Marks, RGBColor, line_chart};
 use crate::output::Page;
 use anyhow::Result;
@@ -24,12 +24,6 @@ pub fn factor(more: f64, less: f64) -> String {
 /// The machine's fast memory, for both chapters.
 pub fn capacity(page: &mut Page) {
     page.value("capacity-kib", integer(CAPACITY * ELEMENT / 1024));
-}
-
-/// The share by which the count lies above the formula of a pass, at most, where the formula is close.
-pub fn above_formula(page: &mut Page, pass: Pass) -> Result<()> {
-    page.value("formula-within", percent(pass.above_formula(pass.close())?[1], 1));
-    Ok(())
 }
 
 /// A line over the number of tokens.

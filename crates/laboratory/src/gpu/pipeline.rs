@@ -1,17 +1,11 @@
-//! The time-line of kernel 4, as it is planned: the use of the tensor cores, if everything takes as long as its rates say.
+//! The time-lines of kernel 4 and of plainer plans: the use of the tensor cores, if everything takes as long as its rates say.
 
 use super::{COMPARISONS, EXPONENTIALS, LANES, TENSOR};
 
-/// Clocks from the request of a tile to its arrival: assumed, for none is stated.
-pub const ARRIVAL: usize = 800;
 /// Warpgroups that multiply and exponentiate.
 pub const CONSUMERS: usize = 2;
 /// Queries of each.
 pub const ROWS: usize = 64;
-/// Places for a tile of keys, and as many for a tile of values.
-pub const STAGES: usize = 2;
-/// Tiles of keys in a plan.
-pub const TILES: usize = 6;
 
 /// Something that takes its time, from one clock to another.
 #[derive(Debug, Clone, Copy)]
@@ -22,21 +16,6 @@ pub struct Span {
     pub from: usize,
     /// The clock after the last.
     pub to: usize,
-}
-
-/// The work of the producer and of all consumers, tile by tile.
-#[derive(Debug, Default)]
-pub struct Plan {
-    /// Products with the keys, of each consumer.
-    pub scores: [Vec<Span>; CONSUMERS],
-    /// Products with the values, of each consumer.
-    pub outputs: [Vec<Span>; CONSUMERS],
-    /// Of each consumer, without corrections.
-    pub softmax: [Vec<Span>; CONSUMERS],
-    /// Each tile of keys in its stage, from request to release.
-    pub keys: Vec<Span>,
-    /// The same of the values.
-    pub values: Vec<Span>,
 }
 
 /// Clocks of a consumer's pieces of work for one tile.
@@ -161,111 +140,9 @@ impl Lengths {
     }
 }
 
-impl Plan {
-    /// Two consumers with both overlaps, whose tiles a producer brings.
-    pub fn new(lengths: Lengths) -> Self {
-        let Lengths { product, correction, .. } = lengths;
-        let softmax = lengths.softmax();
-        let mut plan = Plan::default();
-        let mut tensor = 0; // when the tensor cores are free
-        let mut ready = [0; CONSUMERS];
-        let mut turn = 0; // when the consumer before has begun
-        let (mut keys_there, mut values_there) = (vec![], vec![]);
-        for tile in 0..=TILES {
-            // The producer asks as soon as the stage is empty.
-            let request = |of: &[Span], tile: usize| {
-                tile.checked_sub(STAGES).map_or(0, |before: usize| of[before].to)
-            };
-            if tile < TILES {
-                let from = request(&plan.keys, tile);
-                keys_there.push(from + ARRIVAL);
-                plan.keys.push(Span { tile, from, to: 0 });
-            }
-            if tile > 0 {
-                let from = request(&plan.values, tile - 1)
-                    .max(plan.keys[(tile).min(TILES - 1)].from);
-                values_there.push(from + ARRIVAL);
-                plan.values.push(Span { tile: tile - 1, from, to: 0 });
-            }
-            for (consumer, ready) in ready.iter_mut().enumerate() {
-                let mut begin = turn.max(*ready);
-                let mut output_over = 0;
-                if tile < TILES {
-                    begin = begin.max(keys_there[tile]);
-                    let from = begin.max(tensor);
-                    tensor = from + product;
-                    plan.scores[consumer].push(Span { tile, from, to: tensor });
-                    plan.keys[tile].to = plan.keys[tile].to.max(tensor);
-                    plan.softmax[consumer].push(Span {
-                        tile,
-                        from: tensor,
-                        to: tensor + softmax,
-                    });
-                }
-                if tile > 0 {
-                    let from = tensor.max(begin).max(values_there[tile - 1]);
-                    tensor = from + product;
-                    output_over = tensor;
-                    plan.outputs[consumer].push(Span {
-                        tile: tile - 1,
-                        from,
-                        to: tensor,
-                    });
-                    plan.values[tile - 1].to = plan.values[tile - 1].to.max(tensor);
-                }
-                turn = begin;
-                let weighed = plan.softmax[consumer].last().map_or(0, |span| span.to);
-                // The first tile finds nothing to correct.
-                *ready = weighed.max(output_over) + if tile > 0 { correction } else { 0 };
-            }
-        }
-        plan
-    }
-
-    /// The share of the time in which the tensor cores work, from the second tile's scores to the last tile's: neither
-    /// the beginning nor the end.
-    pub fn busy(&self) -> f64 {
-        let (first, last) = (self.scores[0][1].from, self.scores[0][TILES - 1].from);
-        let products = self.scores.iter().chain(&self.outputs).flatten();
-        let busy: usize = products
-            .map(|span| span.to.min(last).saturating_sub(span.from.max(first)))
-            .sum();
-        busy as f64 / (last - first) as f64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_consumer_has_the_tensor_cores_twice_and_no_tile_is_used_before_it_is_there() {
-        let plan = Plan::new(Lengths::new(128, 128));
-        let mut all: Vec<_> =
-            plan.scores.iter().chain(&plan.outputs).flatten().copied().collect();
-        all.sort_by_key(|span| span.from);
-        assert!(all.windows(2).all(|pair| pair[0].to <= pair[1].from));
-        assert_eq!(all.len(), 2 * CONSUMERS * TILES);
-        for consumer in 0..CONSUMERS {
-            for tile in 0..TILES {
-                let [scores, output, softmax] =
-                    [&plan.scores, &plan.outputs, &plan.softmax]
-                        .map(|of| of[consumer][tile]);
-                assert!(
-                    plan.keys[tile].from + ARRIVAL <= scores.from
-                        && scores.to <= plan.keys[tile].to
-                );
-                assert!(
-                    plan.values[tile].from + ARRIVAL <= output.from
-                        && output.to <= plan.values[tile].to
-                );
-                assert!(scores.to <= softmax.from && softmax.to <= output.from);
-            }
-        }
-        for stage in [&plan.keys, &plan.values] {
-            assert!(stage.windows(3).all(|tiles| tiles[0].to <= tiles[2].from));
-        }
-    }
 
     /// Far from the beginning and the end, the drawn time-lines are as busy as the formula says.
     #[test]
@@ -286,25 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_keeps_the_tensor_cores_busy_as_long_as_the_softmax_allows() {
+    fn two_consumers_keep_the_tensor_cores_busy_as_long_as_the_softmax_allows() {
         let lengths = Lengths::new(128, 128);
-        let most = lengths.longest_softmax(true) - lengths.others;
-        for (exponentials, full) in [(512, true), (most, true), (most + 64, false)] {
-            let lengths = Lengths { exponentials, ..lengths };
-            let plan = Plan::new(lengths);
-            let turns = TILES - 3;
-            let time = plan.scores[0][TILES - 1].from - plan.scores[0][2].from;
-            let busy = (2 * CONSUMERS * turns * lengths.product) as f64 / time as f64;
-            assert_eq!(busy == 1.0, full, "{exponentials}");
-            assert!((busy - lengths.busy(CONSUMERS, true)).abs() < 0.01, "{busy}");
+        for overlap in [false, true] {
+            let exponentials = lengths.longest_softmax(overlap) - lengths.others;
+            let barely = Lengths { exponentials, ..lengths };
+            assert_eq!(barely.busy(CONSUMERS, overlap), 1.0);
+            let more = Lengths { exponentials: exponentials + 1, ..lengths };
+            assert!(more.busy(CONSUMERS, overlap) < 1.0);
         }
-        let barely = Lengths {
-            exponentials: lengths.longest_softmax(false) - lengths.others,
-            ..lengths
-        };
-        assert_eq!(barely.busy(CONSUMERS, false), 1.0);
-        let more = Lengths { exponentials: barely.exponentials + 1, ..barely };
-        assert!(more.busy(CONSUMERS, false) < 1.0);
-        assert_eq!(more.busy(CONSUMERS, true), 1.0);
     }
 }

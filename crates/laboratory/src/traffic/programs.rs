@@ -145,7 +145,6 @@ fn check_row<T: Float>(memory: &Memory<T>, d: usize) -> Result<()> {
 /// `a · bᵀ`, a strip of `a` at a time, which stays while every row of `b` comes by.
 ///
 /// Shapes: `a` (n, d), `b` (m, d) → (n, m).
-// ANCHOR: product_tr
 fn product_tr<'m, T: Float>(
     memory: &'m Memory<T>,
     a: &SlowMatrix<'m, T>,
@@ -165,7 +164,6 @@ fn product_tr<'m, T: Float>(
     }
     Ok(product)
 }
-// ANCHOR_END: product_tr
 
 /// `a · b`, a strip of the result at a time, which stays while columns of `a` and rows of `b` come by.
 ///

@@ -51,9 +51,11 @@ fn section(tasks: &[&Task], with_solutions: bool) -> String {
         let level = task.level.name();
         text.push_str(&format!(
             "\n<div class=\"exercise\">\n\n### {title} {{#exercise-{name}}}\n\n<div class=\"source\">{level}, {minutes} minutes, \
-             src/{name}.rs</div>\n\n{what}\n"
+             src/{}</div>\n\n{what}\n",
+            task.file()
         ));
-        if with_solutions {
+        // A step of the program has its solution on the page.
+        if with_solutions && task.program.is_empty() {
             let solution = task.solution();
             text.push_str(&format!(
                 "\n<details><summary>A solution</summary>\n\n```rust\n{solution}```\n\n</details>\n"

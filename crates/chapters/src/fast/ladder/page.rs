@@ -7,9 +7,7 @@ use crate::fast::facts::{D, HEADS, N};
 use crate::figures::format::{duration, fixed, integer, percent, significant};
 use crate::output::Page;
 use crate::records::least_and_most;
-use ::fast::Flash;
 use anyhow::{Context, Result};
-use attention::flash::Tiles;
 use record::{Record, SAMPLES};
 
 /// `peers` were timed on the same machine, if they are there.
@@ -48,7 +46,6 @@ fn exponentials(page: &mut Page, ladder: &Ladder) -> Result<()> {
             }),
         ],
     );
-    page.value("exp-operations", significant(each * ladder.roof, 1));
     page.value("exponentials-share", percent(ladder.exponentials_share(each), 0));
     Ok(())
 }
@@ -57,15 +54,10 @@ fn giga(rate: f64) -> String {
     fixed(rate / 1e9, 0)
 }
 
-fn sizes((rows, columns): (usize, usize)) -> String {
-    format!("{} × {columns}", integer(rows))
-}
-
 /// Products of tiles, by the library and by the micro-kernels, as shares of the roof.
 fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
-    let Tiles { queries, keys } = Flash::TILES;
-    page.value("tile-large", sizes(LARGE));
-    page.value("tile-registers", sizes((queries, keys)));
+    let (rows, columns) = LARGE;
+    page.value("tile-large", format!("{rows} × {columns}"));
     let [small, large] = [SMALL, LARGE]
         .map(|tile| -> Result<f64> { Ok(rate(ladder.product(tile)?, tile)) });
     let (small, large) = (small?, large?);
@@ -151,9 +143,8 @@ fn verdict(runs: &[f64]) -> &'static str {
 
 /// The parts of the time of some steps.
 fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
-    let (naive, registers) = (&steps[0], &steps[6]);
-    page.value("gain-one-thread", significant(naive.seconds / registers.seconds, 2));
-    page.value("tiled-over-naive", significant(steps[1].seconds / naive.seconds, 2));
+    let over_naive = steps[1].seconds / steps[0].seconds;
+    page.value("tiled-over-naive", significant(over_naive, 2));
     page.value("gain-threads", fixed(steps[7].gain().context("a gain")?, 2));
     let explained = ladder.explained(SMALL, "one by one")?;
     for step in &steps[1..3] {
@@ -240,7 +231,6 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
             ladder.time("forward causal", step)? / ladder.time("forward", step)?;
         page.value(format!("causal-{step}"), percent(share, 0));
     }
-    page.value("gain-both", significant(ladder.time("both", "naive")? / both, 2));
     Ok(())
 }
 
@@ -277,28 +267,21 @@ fn in_other_runs(others: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Says how long step 7 took in its other runs, and what two threads gained beside the peers, if they were timed there; and what
-/// all of these runs tell of the predictions.
+/// Says how long step 7 took in its other runs, and what all of them tell of its prediction; and what two threads gained beside the
+/// peers, if they were timed there.
 fn other_runs(page: &mut Page, steps: &[Step], runs: &[Again]) -> Result<()> {
     let others = || times(runs, "registers").iter().skip(1).flatten();
     let told = in_other_runs(others().map(|seconds| duration(*seconds)));
     page.value("registers-again", told);
-    let gain = |seconds: &f64| significant(steps[0].seconds / seconds, 2);
-    page.value("gain-again", in_other_runs(others().map(gain)));
     let predicted = steps[6].predicted().context("a prediction of step 7")?;
     let ratio = |seconds: &f64| seconds / predicted;
     let ratios = [&steps[6].seconds].into_iter().chain(others()).map(ratio);
     page.value("verdict-registers", verdict(&ratios.collect::<Vec<_>>()));
     let beside = |step| times(runs, step).last().copied().flatten();
     let again = beside("registers").zip(beside("threads"));
-    let again = again.map(|(one, two)| one / two);
-    let told = again.map(|gain| format!(", and {} in a second run", fixed(gain, 2)));
+    let told =
+        again.map(|(one, two)| format!(", and {} in a second run", fixed(one / two, 2)));
     page.value("threads-again", told.unwrap_or_default());
-    let gains = [steps[7].gain().context("a gain")?].into_iter().chain(again);
-    page.value(
-        "verdict-threads",
-        verdict(&gains.map(|gain| 2.0 / gain).collect::<Vec<_>>()),
-    );
     Ok(())
 }
 

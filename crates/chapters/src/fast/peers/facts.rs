@@ -48,19 +48,17 @@ pub fn time<'a>(record: &'a Record, name: &str, cell: Cell) -> Result<&'a Measur
     anyhow::bail!("the record `{}` has no time of {name} for {cell:?}", record.topic)
 }
 
-/// A program's time in a cell as a multiple of this crate's: the median of the rounds' ratios, and their spread.
+/// A program's time in a cell as a multiple of this crate's: the median of the rounds' ratios.
 #[derive(Debug, Clone, Copy)]
 pub struct Ratio<'a> {
     pub cell: Cell<'a>,
     pub ratio: f64,
-    pub spread: f64,
 }
 
 /// Cell by cell.
 pub fn ratios<'a>(record: &'a Record, peer: &str) -> Result<Vec<Ratio<'a>>> {
     let of = |m: &'a Measurement| {
-        let ratio = record.in_unit(m, Unit::Ratio)?;
-        Ok(Ratio { cell: Cell::of(m)?, ratio, spread: m.spread })
+        Ok(Ratio { cell: Cell::of(m)?, ratio: record.in_unit(m, Unit::Ratio)? })
     };
     record.all(&format!("attention/{peer} / flash"), "f32").map(of).collect()
 }
@@ -86,44 +84,9 @@ pub fn mean(ratios: &[Ratio]) -> f64 {
     geometric_mean(&ratios.iter().map(|r| r.ratio).collect::<Vec<_>>())
 }
 
-/// The keys of a tile of PyTorch's kernel, as in `flash_attention_kernel_impl` in
-/// aten/src/ATen/native/cpu/FlashAttentionKernel.cpp.
-pub const PYTORCH_TILE_KEYS: usize = 512;
-
 /// Returns the same for the cells with at least 512 tokens.
 pub fn compared(record: &Record) -> Result<Vec<Ratio<'_>>> {
     let mut fused = against_pytorch(record)?;
     fused.retain(|r| r.cell.n >= 512);
     Ok(fused)
-}
-
-/// NumPy over the naive layer, in `f64`, with at least 512 tokens.
-pub fn layers(record: &Record) -> Result<Vec<f64>> {
-    let all = record.all("layer/numpy / naive", "f64");
-    let long = all.filter(|m| m.sizes.get("n").is_some_and(|n| *n >= 512));
-    let layers: Vec<_> = long.map(|m| m.median).collect();
-    ensure!(!layers.is_empty(), "the record `peers` has no layer beside NumPy's");
-    Ok(layers)
-}
-
-/// Returns, from a machine's records `peers` and `peers-avx2`, the geometric means over the cells that were measured again without
-/// AVX-512: how many times as long as with it PyTorch's fused kernel takes, and this crate; and how many times as long as this
-/// crate PyTorch's takes, both with it and both without.
-pub fn without_avx512(with: &Record, without: &Record) -> Result<[f64; 4]> {
-    let (before, after) =
-        (ratios(with, "pytorch-fused")?, ratios(without, "pytorch-fused")?);
-    let cells: Vec<_> = after.iter().map(|r| r.cell).collect();
-    let slowdown = |name| -> Result<f64> {
-        let of = |cell: &Cell| {
-            let times = [time(without, name, *cell)?, time(with, name, *cell)?];
-            Ok(times[0].median / times[1].median)
-        };
-        Ok(geometric_mean(&cells.iter().map(of).collect::<Result<Vec<_>>>()?))
-    };
-    let same: Vec<_> = before.into_iter().filter(|r| cells.contains(&r.cell)).collect();
-    ensure!(
-        !cells.is_empty() && same.len() == cells.len(),
-        "the record `peers-avx2` has cells that `peers` doesn't have, or none"
-    );
-    Ok([slowdown("pytorch-fused")?, slowdown("flash")?, mean(&same), mean(&after)])
 }

@@ -2,7 +2,7 @@
 
 use super::measured::in_range;
 use super::{kernel, name, predicted, told};
-use crate::figures::format::{fixed, integer, percent, significant};
+use crate::figures::format::{fixed, integer, significant};
 use crate::figures::{BLUE, Color, MUTED, TEXT, VERMILION, filled, label, line, text};
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
 use crate::gpu::machine::{H100, N};
@@ -173,9 +173,4 @@ fn demands(page: &mut Page, steps: &[Step; 6]) {
     page.value("loads-registers", significant(registers.loads, 1));
     page.value("loads-tensor-cores", significant(tensor_cores.loads, 2));
     page.value("exponentials-hopper", significant(hopper.exponentials, 2));
-    // In units of the products' time if the tensor cores were twice as fast.
-    let twice_loads = 2.0 * hopper.loads;
-    page.value("once-loads", fixed(hopper.loads, 3));
-    page.value("twice-loads", significant(twice_loads, 3));
-    page.value("twice-roof", percent(1.0 / twice_loads, 0));
 }

@@ -25,7 +25,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("clock-tensor", fixed(clock_tensor() / 1e9, 2));
     page.value("tensor-a-clock", integer(TENSOR));
     page.value("exponential-per-multiply-adds", integer(TENSOR / EXPONENTIALS));
-    ridges(page)?;
     memories_in_numbers(page);
     page.figure(
         "memories",
@@ -37,24 +36,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
         (520, 278),
         draw_memories,
     )
-}
-
-fn ridges(page: &mut Page) -> Result<()> {
-    let row = |machine: Gpu| {
-        vec![
-            format!("{}, {}\u{202f}GB", machine.name, machine.memory),
-            fixed(machine.bandwidth / 1e12, 2),
-            fixed(machine.ridge_f32(), 0),
-            fixed(machine.ridge_bf16(), 0),
-        ]
-    };
-    let header =
-        ["machine", "TB/s", "ridge in f32, FLOP/byte", "ridge of the tensor cores, bf16"];
-    page.table("ridges", &header, &[H100, H200].map(row));
-    page.value("intensity-matrix-bf16", fixed(intensity_with_matrix(2)?, 0));
-    let tiled = integer(intensity_without_matrix(2)?.round() as usize);
-    page.value("intensity-tiled-bf16", tiled);
-    Ok(())
 }
 
 fn memories_in_numbers(page: &mut Page) {

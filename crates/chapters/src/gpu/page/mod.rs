@@ -25,7 +25,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     banks::generate(page)?;
     ladder::generate(page, &steps, measured::shares(&times, &steps)?)?;
     fragments::generate(page)?;
-    pipeline::generate(page)?;
+    pipeline::generate(page);
     let kernels = page.records.of_no_machine("kernels")?;
     page.file("compiled.md", compiled::in_words(&kernels)?);
     measured::generate(page, &times, &steps)?;
