@@ -5,8 +5,8 @@ use crate::output::{Generated, Page, files_below};
 use crate::records::Records;
 use crate::records::tests::committed;
 use crate::{
-    Generator, counting, decoding, fast, fewer_pairs, gpu, linear_attention, memory_wall,
-    tiles_backward,
+    Generator, claims, counting, decoding, fast, fewer_pairs, gpu, linear_attention,
+    memory_wall, tiles_backward,
 };
 use anyhow::{Context, Result};
 use rand::rngs::ChaCha8Rng;
@@ -26,6 +26,7 @@ const MEASURED: &[Generator] = &[
     ("fast", fast::generate),
     ("fewer-pairs", fewer_pairs::costs),
     ("linear-attention", linear_attention::costs),
+    ("claims", claims::generate),
     ("gpu", gpu::generate),
 ];
 

@@ -10,11 +10,11 @@
 //! $A$, both $(n_q, n_k)$. Return the gradient with respect to each $u$. The last query stands at the last key. Hidden
 //! pairs have a weight of 0. There may be no mask; then $\delta_{ij}$ can be negative.
 //!
-//! You need only the backward pass of *Softmax*, row by row; $dS'$ stands for $\partial\mathcal{L}/\partial S'$.
+//! You need only the backward pass of softmax, row by row; $dS'$ stands for $\partial\mathcal{L}/\partial S'$.
 //!
 //! # Hint
 //!
-//! How does one weight answer to one biased score? *Softmax* has the gradient with respect to scores, $dS'$, of a whole
+//! How does one weight answer to one biased score? *Backward in six steps* has the gradient with respect to scores, $dS'$, of a whole
 //! row. You only have to do it for every row.
 //!
 //! # Hint

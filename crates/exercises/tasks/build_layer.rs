@@ -72,9 +72,9 @@ use attention::plain::*;
 // - Matrix::from_fn(rows, columns, |_, _| normal() / (rows as f64).sqrt())
 // > Matrix::repeat(rows, columns, normal() / (rows as f64).sqrt())
 // FAULT one-matrix: A layer that starts with the same matrix twice
-// - let [w_q, w_k, w_v, w_o] = [(); 4].map(|()| random(d_model, d_model, normal));
-// > let w_o = random(d_model, d_model, normal);
-// > let [w_q, w_k, w_v] = [w_o.clone(), w_o.clone(), w_o.clone()];
+// - let mut matrix = || random(d_model, d_model, normal);
+// > let first = random(d_model, d_model, normal);
+// > let matrix = || first.clone();
 
 #[cfg(test)]
 mod tests {

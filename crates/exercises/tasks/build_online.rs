@@ -19,8 +19,8 @@
 //!
 //! # Hint
 //!
-//! `rescale`: `let correction = (self.max - max).exp();`, both sums times it, and `self.max = max`. The logarithm of the sum lacks the maximum,
-//! which `finish` adds again.
+//! In `rescale`, if the maximum grows: `let correction = (self.max - max).exp();`, both sums times it, and `self.max = max`. The logarithm of
+//! the sum lacks the maximum, which `finish` adds again.
 
 use attention::plain::*;
 
@@ -30,7 +30,7 @@ use attention::plain::*;
 // > Partial { max: 0.0, sum: 0.0, values: RowDVector::zeros(d_v) }
 // FAULT newest: is the maximum the largest score so far, and not the newest
 // - self.rescale(self.max.max(score));
-// > self.rescale(score);
+// > self.rescale(score); self.max = score;
 // FAULT sum-not-corrected: do the terms from before still have the old maximum
 // - self.sum *= correction;
 // FAULT values-not-corrected: both sums need the correction
@@ -38,6 +38,9 @@ use attention::plain::*;
 // FAULT upside-down: is the correction smaller than 1
 // - let correction = (self.max - max).exp(); // exp(−∞) is 0: nothing so far
 // > let correction = if self.max == f64::NEG_INFINITY { 0.0 } else { (max - self.max).exp() };
+// FAULT two-empty-parts: −∞ − (−∞) is NaN
+// - if self.max < max {
+// > if self.max <= max {
 // FAULT value-alone: does each value get its own weight
 // - self.values += exponential * value;
 // > self.values += value;
@@ -177,5 +180,12 @@ mod tests {
             let question = "merged with a part that saw nothing, a part stays as it is";
             compare(merged, &[-900.0, -901.0], question);
         }
+        let merged = Partial::new(2).merge(Partial::new(2));
+        assert!(
+            merged.sum == 0.0 && merged.max == f64::NEG_INFINITY,
+            "two parts that saw nothing became a sum of {} and a maximum of {}: −∞ − (−∞) is NaN, and only a larger maximum asks for a correction",
+            merged.sum,
+            merged.max
+        );
     }
 }

@@ -19,8 +19,8 @@
 //!
 //! # Hint
 //!
-//! `let mut sum = grad_q.rows_range_mut(queries.clone()); sum += …` adds a share to its rows. The share of the keys is
-//! `grad_products.transpose() * q`, and that of the values `weights.transpose() * grad_output`.
+//! `let mut sum = grad_q.rows_range_mut(queries.clone()); sum += …` adds a share to its rows. For the keys it is the transpose of
+//! `grad_products` times the tile's queries, and for the values the transpose of the weights times the tile's rows of `grad_output`.
 
 use attention::plain::*;
 
@@ -47,14 +47,14 @@ use attention::plain::*;
 // - if sees(query, key) { weight } else { 0.0 }
 // > if sees(query, key) { weight } else { weight }
 // FAULT last-tile-alone: every tile of keys adds to dQ
-// - sum += &grad_products * k; // every tile of keys adds to it
-// > sum.copy_from(&(&grad_products * k));
+// - sum += &grad_products * k_tile; // every tile of keys adds to it
+// > sum.copy_from(&(&grad_products * k_tile));
 // FAULT last-queries-alone: every tile of queries adds to dK and dV
-// - sum += grad_products.transpose() * q;
-// > sum.copy_from(&(grad_products.transpose() * q));
+// - sum += grad_products.transpose() * q_tile;
+// > sum.copy_from(&(grad_products.transpose() * q_tile));
 // FAULT value-gradient: is dV a sum of weights times dO
-// - sum += weights.transpose() * grad_output;
-// > sum += grad_products.transpose() * grad_output;
+// - sum += weights.transpose() * grad_tile;
+// > sum += grad_products.transpose() * grad_tile;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@
 //!
 //! # Hint
 //!
-//! You have `softmax_rows`. The gradient of a row is its weights, less 1 at the token that came: *The loss* in the chapter says why. Which
+//! You have `softmax_rows`. The gradient of a row is its weights, less 1 at the token that came: the chapter derives it. Which
 //! number turns a sum over rows into a mean, and where does it stand in the gradient?
 //!
 //! # Hint

@@ -2,7 +2,7 @@
 //!
 //! easy, 15 minutes, without `f64`
 //!
-//! Add up a million tenths in `f32` in a loop, and the result is wrong in the third digit. The running sum has grown so
+//! Add up a million tenths in `f32` in a loop, and the result is off by about one in a hundred. The running sum has grown so
 //! large that each new term is rounded to a coarse grid. The denominator of a long row of softmax is such a sum.
 //!
 //! Write a sum in `f32` that keeps nearly all digits. Add and subtract only `f32`: no `f64` anywhere, and no sorting.

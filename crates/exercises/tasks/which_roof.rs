@@ -7,8 +7,8 @@
 //! `judge` places one program under the roof of a machine: its arithmetic intensity, the machine's ridge, the best rate
 //! that the program can reach there, and what limits it.
 //!
-//! `least_seconds` is for a program of several passes, given as pairs of FLOPs and bytes. A pass starts when the one
-//! before has ended, so nothing is computed while another pass waits for memory. Return the least time that the whole
+//! `least_seconds` is for a program of several sweeps, given as pairs of FLOPs and bytes. A sweep starts when the one
+//! before has ended, so nothing is computed while another sweep waits for memory. Return the least time that the whole
 //! program can take.
 //!
 //! # Hint
@@ -18,13 +18,13 @@
 //!
 //! # Hint
 //!
-//! The rate is the smaller of two rates: the peak, and intensity times bandwidth. For one pass, the time is the longer
+//! The rate is the smaller of two rates: the peak, and intensity times bandwidth. For one sweep, the time is the longer
 //! of two times.
 //!
 //! # Hint
 //!
-//! With several passes, take the larger time *of each pass*, and add these up. Adding all FLOPs and all bytes first
-//! would let one pass compute while another one waits.
+//! With several sweeps, take the larger time *of each sweep*, and add these up. Adding all FLOPs and all bytes first
+//! would let one sweep compute while another one waits.
 
 /// What a machine can do at best.
 #[derive(Debug, Clone, Copy)]
@@ -74,15 +74,15 @@ pub fn judge(machine: Machine, flops: f64, bytes: f64) -> Verdict {
     // END
 }
 
-/// Returns the least time of passes that run one after another. A pass is a pair of its FLOPs and its bytes.
-pub fn least_seconds(machine: Machine, passes: &[(f64, f64)]) -> f64 {
+/// Returns the least time of sweeps that run one after another. A sweep is a pair of its FLOPs and its bytes.
+pub fn least_seconds(machine: Machine, sweeps: &[(f64, f64)]) -> f64 {
     // SOLUTION
     let seconds = |(flops, bytes): (f64, f64)| {
         (flops / machine.peak).max(bytes / machine.bandwidth)
     };
-    // FAULT all-at-once: one pass computes while another one waits
-    // > seconds((passes.iter().map(|pass| pass.0).sum(), passes.iter().map(|pass| pass.1).sum()))
-    passes.iter().map(|pass| seconds(*pass)).sum()
+    // FAULT all-at-once: one sweep computes while another one waits
+    // > seconds((sweeps.iter().map(|sweep| sweep.0).sum(), sweeps.iter().map(|sweep| sweep.1).sum()))
+    sweeps.iter().map(|sweep| seconds(*sweep)).sum()
     // END
 }
 
@@ -161,21 +161,21 @@ mod tests {
     fn passes_wait_one_by_one() {
         let machine = MACHINES[0];
         // A product, which is compute-bound, and a softmax, which is memory-bound.
-        let passes = [(1e12, 1e9), (5e9, 8e9)];
-        let came = least_seconds(machine, &passes);
+        let sweeps = [(1e12, 1e9), (5e9, 8e9)];
+        let came = least_seconds(machine, &sweeps);
         assert!(
             !is(came, 10.05),
-            "10.05 s is what both passes take if one pass computes while another one waits: but they run one after another"
+            "10.05 s is what both sweeps take if one sweep computes while another one waits: but they run one after another"
         );
         assert!(
             is(came, 10.4),
-            "the first pass takes 10 s and the second 0.4 s; together you say {came}"
+            "the first sweep takes 10 s and the second 0.4 s; together you say {came}"
         );
         assert!(
-            is(least_seconds(machine, &passes[1..]), 0.4),
-            "a single pass takes the longer of its two times"
+            is(least_seconds(machine, &sweeps[1..]), 0.4),
+            "a single sweep takes the longer of its two times"
         );
         let two = least_seconds(MACHINES[2], &[(3e9, 1.0), (1.0, 4e9), (6e9, 12e9)]);
-        assert!(is(two, 5.0), "passes of 1, 1 and 3 seconds took {two}");
+        assert!(is(two, 5.0), "sweeps of 1, 1 and 3 seconds took {two}");
     }
 }

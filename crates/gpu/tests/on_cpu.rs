@@ -343,6 +343,37 @@ fn a_missing_barrier_is_reported_as_the_book_says() {
     }
 }
 
+/// Without the barrier of a warp no order of the threads changes a result, and yet two of them race. Without a barrier of the block the results
+/// are wrong.
+#[test]
+fn a_race_can_leave_the_result_right() {
+    if !on_cpu::here() {
+        return;
+    }
+    let barrier = "__syncwarp(); // the row's weights";
+    let text = TILED.source().text;
+    assert_eq!(text.matches(barrier).count(), 1);
+    let text = text.replacen(barrier, "//", 1);
+    let right = OnCpu::compile(TILED, 64, false, Watch::Nothing).unwrap();
+    let racing = OnCpu::compile_text(TILED, &text, 64, false, Watch::Nothing).unwrap();
+    let data = Data::new(sizes(2, 70, 150), 64, Precision::F32);
+    for seed in 0..10 {
+        let choices = Choices { seed, ..PLAIN };
+        let errors = |on_cpu: &OnCpu| data.errors(on_cpu, TILED, false, choices).unwrap();
+        assert_eq!(errors(&racing), errors(&right), "order {seed}");
+    }
+    let watched = OnCpu::compile_text(TILED, &text, 64, false, Watch::Races).unwrap();
+    let failure = data.errors(&watched, TILED, false, PLAIN).unwrap_err();
+    assert!(matches!(failure, Failure::Race(_)), "{failure}");
+
+    for missing_barrier in barriers(TILED) {
+        let choices = Choices { missing_barrier, ..PLAIN };
+        let errors = data.errors(&right, TILED, false, choices).unwrap();
+        let is_right = errors.iter().all(|&error| error < bound(TILED));
+        assert!(!is_right, "without line {missing_barrier} the outputs are right");
+    }
+}
+
 /// A report names both lines and both threads.
 #[test]
 fn a_report_is_read() {

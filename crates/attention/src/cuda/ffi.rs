@@ -188,6 +188,7 @@ impl Tensors {
                     Parameter::Scale => launch.arg(&scale),
                 };
             }
+            // ANCHOR: launch
             let (blocks, heads) = kernel.blocks(*shape);
             let config = LaunchConfig {
                 grid_dim: (blocks, heads, 1),
@@ -198,6 +199,7 @@ impl Tensors {
             // says, and borrowed alone if it is written. The program has the parameters
             // of its list and stays inside of these, as its author has promised.
             let launched = unsafe { launch.launch(config) };
+            // ANCHOR_END: launch
             launched.map_err(Error::driver(format!("launch `{name}`")))?;
         }
         Ok(())

@@ -9,7 +9,8 @@ pub struct Heads {
     pub turn: Option<Turn>, // what is done to queries and keys before they meet
 }
 
-/// Turns rows to their positions, of which the first is given; or back, with −1 for 1.
+/// Turns each row by its position; the first row's is given. A direction of 1 turns, and
+/// −1 turns back.
 pub type Turn = fn(&Matrix, usize, f64) -> Matrix;
 // ANCHOR_END: heads
 

@@ -24,8 +24,8 @@ impl Layer {
 impl Layer {
     /// A layer that has learned nothing. `normal` draws numbers of mean 0 and variance 1.
     pub fn new(d_model: usize, normal: &mut impl FnMut() -> f64) -> Layer {
-        let [w_q, w_k, w_v, w_o] = [(); 4].map(|()| random(d_model, d_model, normal));
-        Layer { w_q, w_k, w_v, w_o }
+        let mut matrix = || random(d_model, d_model, normal);
+        Layer { w_q: matrix(), w_k: matrix(), w_v: matrix(), w_o: matrix() }
     }
 }
 

@@ -24,12 +24,14 @@ impl Partial {
         self.values += exponential * value;
     }
 
-    /// Makes all that was summed so far relative to a new maximum.
+    /// Makes all that was summed so far relative to a larger maximum.
     fn rescale(&mut self, max: f64) {
-        let correction = (self.max - max).exp(); // exp(−∞) is 0: nothing so far
-        self.sum *= correction;
-        self.values *= correction;
-        self.max = max;
+        if self.max < max {
+            let correction = (self.max - max).exp(); // exp(−∞) is 0: nothing so far
+            self.sum *= correction;
+            self.values *= correction;
+            self.max = max;
+        }
     }
 }
 // ANCHOR_END: absorb

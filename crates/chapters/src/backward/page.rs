@@ -44,6 +44,8 @@ fn worked_example(page: &mut Page) -> Result<()> {
     ] {
         page.value(name, matrix(m, decimals));
     }
+    let d_k = e.cache.q.ncols() as f64;
+    page.value("grad-products", matrix(&(&e.grad_scores / d_k.sqrt()), 3));
     page.value("row-sums", tuple(&e.row_sums(), 3));
 
     // One entry of each of the harder steps, term by term.
@@ -77,12 +79,12 @@ fn worked_example(page: &mut Page) -> Result<()> {
 /// The six steps forward and backward, with what is kept between them.
 fn draw_cache(area: &Area) -> Result<()> {
     let steps = [
-        ("Q, K, V = X W + b", "dX, dW, db", "X"),
+        ("Q, K, V = X W", "dX, dW", "X"),
         ("Q Kᵀ", "dQ, dK", "Q, K"),
         ("S = Q Kᵀ / √dₖ", "d(Q Kᵀ)", ""),
         ("A = softmax(S + M)", "dS", "A"),
         ("O = A V", "dA, dV", "A, V"),
-        ("Y = O W_O + b_O", "dO, dW_O, db_O", "O"),
+        ("Y = O W_O", "dO, dW_O", "O"),
     ];
     label(area, (100, 14), "forward", MUTED)?;
     label(area, (260, 14), "kept", MUTED)?;

@@ -1,8 +1,9 @@
 //! The computations that test the claims, in the order of the page.
 
 use crate::random::normal;
-use crate::why_sqrt_d_k::{self, FAINT, mean, median, share};
-use anyhow::Result;
+use crate::records::Records;
+use crate::why_sqrt_d_k::{self, FAINT, mean, share};
+use anyhow::{Context, Result};
 use attention::{
     Mask, MultiHeadAttention, Rotary, mask::Visibility, positions::RotaryPairs,
 };
@@ -12,6 +13,7 @@ use laboratory::traffic::blocks;
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
+use record::Unit;
 
 // ---------------------------------------------------------------------------------------------------- 1, gradients
 
@@ -21,10 +23,9 @@ pub struct SmallGradients {
     pub d: usize,
     /// The mean largest weight of a row.
     pub largest: f64,
-    /// The median norm of the gradient with respect to the query.
-    pub median: f64,
-    /// The share of rows for which that is [`FAINT`].
+    /// The share of rows in which the norm of the gradient with respect to the query is [`FAINT`].
     pub rows: f64,
+    pub scaled_rows: f64,
     /// The share of scores whose gradient is.
     pub scores: f64,
     pub scaled_scores: f64,
@@ -39,8 +40,8 @@ pub fn small_gradients() -> [SmallGradients; 6] {
             n,
             d,
             largest: mean(&rows.unscaled, |row| row.largest),
-            median: median(&rows.unscaled, |row| row.grad_query),
             rows: share(&rows.unscaled, |row| row.grad_query < FAINT),
+            scaled_rows: share(&rows.scaled, |row| row.grad_query < FAINT),
             scores: mean(&rows.unscaled, |row| row.faint_scores),
             scaled_scores: mean(&rows.scaled, |row| row.faint_scores),
         }
@@ -70,6 +71,26 @@ pub fn causal_share() -> Result<f64> {
 pub fn left_of_speedups() -> Result<[f64; 2]> {
     let share = causal_share()?;
     Ok([2.0, 4.0].map(|said| said * share))
+}
+
+/// Seconds of the forward pass in *Making it fast*, without a mask and with a causal one.
+pub struct Times {
+    pub naive: [f64; 2],
+    /// The last step on one thread.
+    pub tiled: [f64; 2],
+}
+
+pub fn times(records: &Records) -> Result<Times> {
+    let [ladder, ..] = records.of_one_machine(["ladder", "parts", "roofline"])?;
+    let time = |pass: &str, step: &str| -> Result<f64> {
+        let what = format!("ladder/{pass} {step}");
+        let measured = ladder.all(&what, "f32").next().context(what.clone())?;
+        ladder.in_unit(measured, Unit::Seconds)
+    };
+    let of = |step: &str| -> Result<[f64; 2]> {
+        Ok([time("forward", step)?, time("forward causal", step)?])
+    };
+    Ok(Times { naive: of("naive")?, tiled: of("registers")? })
 }
 
 // ---------------------------------------------------------------------------------------------------- 3, the ridge

@@ -37,6 +37,12 @@ pub fn only_when(
     Ok(format!("**True only if** {condition}."))
 }
 
+/// The verdict on a claim whose argument doesn't reach its conclusion.
+pub fn not_shown(why: &str, is_shown: bool) -> Result<String> {
+    ensure!(!is_shown, "shown after all: {why}");
+    Ok(format!("**Not shown:** {why}."))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +62,7 @@ mod tests {
         assert_eq!(verdict, "**True only if** it is so.");
         assert!(only_when("it is so", true, true).is_err());
         assert!(only_when("it is so", false, false).is_err());
+        assert_eq!(not_shown("it isn't", false).unwrap(), "**Not shown:** it isn't.");
+        assert!(not_shown("it isn't", true).is_err());
     }
 }

@@ -3,6 +3,8 @@
 use super::facts::{
     D, backward_flops_limit, backward_flops_ratio, intensity, intensity_limit, layer,
 };
+use super::roofline::{Ceilings, Parts, steps};
+use crate::records::tests::committed;
 
 #[test]
 fn core_and_projections_are_even_at_the_crossover() {
@@ -43,4 +45,20 @@ fn the_intensity_grows_with_n() {
 #[test]
 fn the_limit_of_the_intensity_is_d_plus_five_quarters() {
     assert!((intensity(1 << 40, D).unwrap() - intensity_limit(D)).abs() < 1e-6);
+}
+
+#[test]
+fn the_parts_of_attention_add_up_and_bytes_explain_less_than_half_of_softmax() {
+    let [times, roof, pages] =
+        committed().of_one_machine(["complexity", "roofline", "pages"]).unwrap();
+    let ceilings = Ceilings::of(&roof).unwrap();
+    let long = steps(&roof, &times, 4096).unwrap();
+    let parts = Parts::of(&roof, &pages, &ceilings, &long).unwrap();
+    assert!((parts.sum() / parts.whole - 1.0).abs() < 0.05, "{}", parts.sum());
+    let softmax = parts.softmax / parts.whole;
+    assert!((0.18..0.23).contains(&softmax), "a fifth: {softmax}");
+    let moved = parts.softmax_moves / parts.softmax;
+    assert!(moved < 0.5, "less than half is for bytes: {moved}");
+    let fresh = parts.new_memory / parts.at_peak;
+    assert!((0.9..1.0).contains(&fresh), "almost as much as the products: {fresh}");
 }

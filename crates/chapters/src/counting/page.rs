@@ -1,7 +1,9 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{self, Crossing, D, HEADS, Points, TimedLayer, core_share};
-use super::roofline::{Ceilings, Step, cores_over_projections, steps};
+use super::roofline::{
+    Ceilings, Parts, SOFTMAX_CROSSINGS, Step, cores_over_projections, steps,
+};
 use crate::figures::format::{bytes, duration, fixed, integer, percent, significant};
 use crate::figures::{
     Area, Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, Side, Spot, VERMILION,
@@ -20,7 +22,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let others = [("the memory", &memory), ("the roofline", &roof)];
     page.value("where", provenance_of(&times, &others));
     page.value("threads", threads(&roof));
-    fresh_pages(page)?;
     crossover(page, &times)?;
     peaks(page, &memory)?;
     intensity(page)?;
@@ -115,15 +116,6 @@ fn log_range(base: f64, values: impl IntoIterator<Item = f64>) -> Range<f64> {
     let (least, most) = least_and_most(values.into_iter().map(|value| value.log(base)));
     // A hair more on both sides, so that rounding leaves no border without its tick.
     base.powf(least.floor()) * (1.0 - 1e-12)..base.powf(most.ceil()) * (1.0 + 1e-12)
-}
-
-/// The share of softmax's time that goes with fresh pages.
-fn fresh_pages(page: &mut Page) -> Result<()> {
-    let [record] = page.records.of_one_machine(["pages"])?;
-    let softmax = |pages| record.seconds(&format!("{pages}/softmax"), "f32", 4096);
-    let spared = 1.0 - softmax("kept")? / softmax("fresh")?;
-    page.value("pages-softmax", percent(spared, 0));
-    Ok(())
 }
 
 // ----------------------------------------------------------------------------------------------------- the crossover
@@ -225,17 +217,52 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
         ],
     );
     steps_values(page, &ceilings, &long);
-    let [.., softmax, _, whole] = &short;
-    page.value("softmax-time-short", percent(softmax.seconds / whole.seconds, 0));
+    let [scores, scale, softmax, values, whole] = &short;
     let layer = TimedLayer::of(times)?;
-    // At the crossover softmax wasn't timed: we take it to be proportional to the number of scores.
+    // At the crossover softmax wasn't timed: we take it to be proportional to the number of scores. At 512 tokens it was timed alone,
+    // where it copies the scores, and it's what the other steps leave of the whole.
     let even = layer.at_crossover().context("a layer at the crossover")?;
-    let estimate = layer.heads as f64 * softmax.seconds * (even.n / 512.0).powi(2);
-    page.value(
-        "cores-without-softmax-even",
-        fixed(cores_over_projections(even, estimate), 1),
-    );
+    let left = whole.seconds - scores.seconds - scale.seconds - values.seconds;
+    page.value("softmax-over-scale", fixed(left / scale.seconds, 0));
+    for (key, seconds) in [("alone", softmax.seconds), ("left", left)] {
+        let estimate = layer.heads as f64 * seconds * (even.n / 512.0).powi(2);
+        let without = fixed(cores_over_projections(even, estimate), 1);
+        page.value(format!("cores-without-softmax-{key}"), without);
+        page.value(format!("softmax-{key}"), duration(seconds));
+    }
+    where_it_goes(page, record, &ceilings, &long)?;
     draw_roofline(page, &ceilings, &short, &long)
+}
+
+/// What attention at n = 4096 spends its time on.
+fn where_it_goes(
+    page: &mut Page,
+    record: &Record,
+    ceilings: &Ceilings,
+    long: &[Step; 5],
+) -> Result<()> {
+    let [pages] = page.records.of_one_machine(["pages"])?;
+    let parts = Parts::of(record, &pages, ceilings, long)?;
+    let row = |part: &str, seconds: f64| vec![part.to_owned(), fixed(1e3 * seconds, 1)];
+    page.table(
+        "parts",
+        &["", "milliseconds"],
+        &[
+            row("both products, at the peak", parts.at_peak),
+            row("both products, beyond that", parts.beyond_peak),
+            row("new memory for the $(n, n)$ matrix", parts.new_memory),
+            row("softmax, in memory that was there before", parts.softmax),
+            row("scaling", parts.scale),
+            row("**sum**", parts.sum()),
+            row("**attention, timed as a whole**", parts.whole),
+        ],
+    );
+    page.value("matrix-new", duration(parts.filled_new));
+    page.value("matrix-old", duration(parts.filled_old));
+    page.value("softmax-long", duration(parts.softmax));
+    page.value("softmax-moved", duration(parts.softmax_moves));
+    page.value("softmax-crossings", integer(SOFTMAX_CROSSINGS));
+    Ok(())
 }
 
 fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
@@ -244,22 +271,24 @@ fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
     };
     page.table(
         "ceilings",
+        &["", ""],
+        &[
+            speed("peak: multiply-adds in registers", ceilings.peak(), "GFLOP/s"),
+            speed("bandwidth: scaling an array in place", ceilings.bandwidth(), "GB/s"),
+            speed("**ridge**: peak / bandwidth", ceilings.ridge(), "FLOP/byte"),
+        ],
+    );
+    page.table(
+        "ceilings-others",
         &["", "best of several"],
         &[
-            speed(
-                "multiply-adds that never leave the registers",
-                ceilings.registers,
-                "GFLOP/s",
-            ),
             speed("nalgebra's product of square matrices", ceilings.product, "GFLOP/s"),
-            speed("reading", ceilings.read, "GB/s"),
-            speed("scaling in place", ceilings.update, "GB/s"),
-            speed("triad", ceilings.triad, "GB/s"),
-            speed("**ridge**", ceilings.ridge(), "FLOP/byte"),
+            speed("adding up an array", ceilings.read, "GB/s"),
+            speed("the triad $a = b + 3 c$ over three arrays", ceilings.triad, "GB/s"),
         ],
     );
     page.value("machines", machines(ceilings));
-    page.value("gpu-ridge", significant(A100.ridge_f32(), 3));
+    page.value("gpu-ridge", fixed(H100.ridge_f32(), 0));
 }
 
 /// The roofs that the figure that moves knows: name, peak in GFLOP/s and bandwidth in GB/s, parted by bars, one roof after a semicolon.
@@ -285,7 +314,6 @@ fn steps_values(
     page.value("whole-intensity", fixed(whole.counted.intensity(), 1));
     page.value("whole-share", percent(ceilings.share(whole), 0));
     page.value("softmax-flops", percent(softmax.counted.flops / whole.counted.flops, 0));
-    page.value("softmax-time", percent(softmax.seconds / whole.seconds, 0));
 }
 
 fn draw_roofline(

@@ -40,6 +40,59 @@ pub fn cores_over_projections(layer: &LayerTime, subtracted: f64) -> f64 {
     per_flop / (layer.projections / layer.flops.projections as f64)
 }
 
+/// How often the library's softmax of a matrix in memory moves all of it: read and written for a copy, read for the maxima, read and
+/// written for the exponentials, read and written for the division.
+pub const SOFTMAX_CROSSINGS: usize = 7;
+
+/// Attention for 4096 tokens, in seconds of its parts.
+pub struct Parts {
+    /// What both products would take at the peak, and what they take beyond that without their new memory.
+    pub at_peak: f64,
+    pub beyond_peak: f64,
+    pub new_memory: f64,
+    pub softmax: f64,
+    pub scale: f64,
+    pub whole: f64,
+    /// The times of a matrix (n, n) that gets one number everywhere: a new one, and one that was there before.
+    pub filled_new: f64,
+    pub filled_old: f64,
+    /// What moving its bytes would take softmax.
+    pub softmax_moves: f64,
+}
+
+impl Parts {
+    pub fn of(
+        record: &Record,
+        pages: &Record,
+        ceilings: &Ceilings,
+        [scores, scale, _, values, whole]: &[Step; 5],
+    ) -> Result<Self> {
+        let n: usize = 4096;
+        let filled =
+            |which: &str| record.seconds(&format!("matrix/{which}"), "f32", n as u64);
+        let (filled_new, filled_old) = (filled("new")?, filled("old")?);
+        let new_memory = filled_new - filled_old;
+        let products = scores.counted.flops + values.counted.flops;
+        let at_peak = products / ceilings.peak() / 1e9;
+        let bytes = (SOFTMAX_CROSSINGS * F32 * n * n) as f64;
+        Ok(Parts {
+            at_peak,
+            beyond_peak: scores.seconds + values.seconds - new_memory - at_peak,
+            new_memory,
+            softmax: pages.seconds("kept/softmax", "f32", n as u64)?,
+            scale: scale.seconds,
+            whole: whole.seconds,
+            filled_new,
+            filled_old,
+            softmax_moves: bytes / ceilings.bandwidth() / 1e9,
+        })
+    }
+
+    pub fn sum(&self) -> f64 {
+        self.at_peak + self.beyond_peak + self.new_memory + self.softmax + self.scale
+    }
+}
+
 /// The most that `of` makes of any measurement.
 fn best(record: &Record, what: &str, of: impl Fn(f64) -> f64) -> Result<f64> {
     let speeds = record.all(what, "f32").map(|m| -> Result<f64> {

@@ -13,10 +13,9 @@ static TRAINED: LazyLock<Vec<Losses>> = LazyLock::new(|| losses().unwrap());
 
 #[test]
 fn all_layers_but_the_one_with_an_inverted_mask_learn() {
-    for Losses { fault, before, previous, next } in &*TRAINED {
+    for Losses { fault, previous, .. } in &*TRAINED {
         let learns = *previous < 0.2;
         assert!(learns == (*fault != Some(Fault::MaskInverted)), "{fault:?}: {previous}");
-        assert!(*before > 1.0 && next < before, "{fault:?}: {before}, {next}");
     }
 }
 

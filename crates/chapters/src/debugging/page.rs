@@ -2,7 +2,7 @@
 
 use super::facts::{self, CHECKS, D_HEAD, TOKENS, examine};
 use super::training::{self, Losses, loss_of_zero};
-use crate::figures::format::{fixed, integer, percent};
+use crate::figures::format::{fixed, integer, percent, table};
 use crate::figures::{
     Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart,
 };
@@ -12,53 +12,73 @@ use attention::inspect::heat_map;
 use laboratory::{Fault, Finding};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    training(page)?;
+    page.value("training-steps", integer(training::STEPS));
     entropies(page)?;
     healthy(page)?;
     hunt(page)?;
     decoding(page)?;
     page.value("stacked-share", percent(facts::share_elsewhere()?, 0));
-    page.value("swapped", facts::every_other_word());
     page.value("padding-end", integer(facts::reached_by_filling(5)?));
     page.value("padding-start", integer(facts::reached_by_filling(0)?));
-    overview(page)
+    faults(page)
 }
 
-fn name(fault: Fault) -> &'static str {
+/// A fault's name with its patient's letter, and what the code does.
+fn words(fault: Fault) -> [&'static str; 2] {
     match fault {
-        Fault::OffByOneMask => "mask off by one",
-        Fault::MaskInverted => "mask inverted",
-        Fault::ForgottenPadding => "padding forgotten",
-        Fault::MaskAfterSoftmax => "mask after softmax",
-        Fault::ScaleMissing => "scale missing",
-        Fault::SoftmaxOverQueries => "softmax down the columns",
-        Fault::DeadHead => "queries, keys of one head start at zero",
-        Fault::SharedSlice => "two heads on one slice",
-        Fault::ForgottenPath => "a path into $X$ forgotten",
-        Fault::KeysNotTransposed => "a transpose forgotten",
-        Fault::PositionOfTheChunk => "positions start again",
-        _ => "another fault",
+        Fault::OffByOneMask => ["mask off by one (A)", "a query sees one key too many"],
+        Fault::MaskInverted => ["mask inverted", "`true` is taken for “hide”"],
+        Fault::ForgottenPadding => {
+            ["padding forgotten", "the mask is causal, whatever else it should hide"]
+        }
+        Fault::MaskAfterSoftmax => {
+            ["mask after softmax", "hidden weights are set to 0 when rows are done"]
+        }
+        Fault::ScaleMissing => ["scale missing (C)", r"no division by $\sqrt{d_k}$"],
+        Fault::SoftmaxOverQueries => ["wrong axis (B)", "softmax down the columns"],
+        Fault::DeadHead => ["dead head (D)", "$W_Q$ and $W_K$ of a head start at 0"],
+        Fault::SharedSlice => {
+            ["shared slice", "the second head reads the first one's columns"]
+        }
+        Fault::ForgottenPath => ["path forgotten (E)", "$dX$ lacks what the keys send"],
+        Fault::KeysNotTransposed => {
+            ["transpose forgotten", r"$dK = dS\, Q$ instead of $dS^\top Q$"]
+        }
+        Fault::PositionOfTheChunk => {
+            ["positions start again (F)", "each chunk begins at position 0"]
+        }
+        _ => ["another fault", ""],
     }
 }
 
-fn training(page: &mut Page) -> Result<()> {
-    let row = |losses: &Losses| {
-        vec![
-            losses.fault.map_or("healthy", name).to_owned(),
-            fixed(losses.before, 3),
-            fixed(losses.previous, 3),
-            fixed(losses.next, 3),
-        ]
+/// Each fault: what a layer with it learns, and the checks that it fails.
+fn faults(page: &mut Page) -> Result<()> {
+    let trained = training::losses()?;
+    let losses = |fault: Option<Fault>| match trained.iter().find(|of| of.fault == fault)
+    {
+        Some(Losses { previous, next, .. }) => [fixed(*previous, 3), fixed(*next, 3)],
+        None => ["–", "–"].map(str::to_owned),
     };
-    let mut rows: Vec<_> = training::losses()?.iter().map(row).collect();
-    rows.push(vec![
-        "*none: the answer is 0*".to_owned(),
-        "–".to_owned(),
-        fixed(loss_of_zero(-1)?, 3),
-        fixed(loss_of_zero(1)?, 3),
-    ]);
-    page.table("training", &["layer", "before", "previous token", "next token"], &rows);
-    page.value("training-steps", integer(training::STEPS));
+    let row = |[name, does]: [&str; 2], [previous, next]: [String; 2], found: String| {
+        let name =
+            if does.is_empty() { name.to_owned() } else { format!("{name}: {does}") };
+        vec![name, previous, next, found]
+    };
+    let failed = facts::failed_checks()?;
+    let mut rows = vec![row(["healthy", ""], losses(None), "–".to_owned())];
+    for (fault, failed) in &failed {
+        let found = CHECKS.iter().zip(failed).filter(|(_, failed)| **failed);
+        let found: Vec<_> = found.map(|((check, _), _)| *check).collect();
+        rows.push(row(words(*fault), losses(Some(*fault)), found.join(", ")));
+    }
+    let zero = [fixed(loss_of_zero(-1)?, 3), fixed(loss_of_zero(1)?, 3)];
+    rows.push(row(["*always answer 0*", ""], zero, "–".to_owned()));
+    let header = ["layer", "previous token", "next token", "found by"];
+    let table = table(&header, &rows);
+    page.file("faults.md", table.replacen("| --: |\n", "| :-- |\n", 1)); // words, to the left
+    let fails_one =
+        |(_, failed): &&(Fault, [bool; 8])| failed.iter().filter(|f| **f).count() == 1;
+    page.value("single", integer(failed.iter().filter(fails_one).count()));
     Ok(())
 }
 
@@ -134,7 +154,7 @@ fn differing_blocks(report: &str, healthy: &str) -> String {
     shown
 }
 
-/// Each patient's report up to the findings, and the findings. The first one is whole.
+/// What differs in each patient's report up to the findings, and the findings.
 fn hunt(page: &mut Page) -> Result<()> {
     let split = |fault| -> Result<(String, String)> {
         let report = examine(fault)?.to_string();
@@ -143,17 +163,16 @@ fn hunt(page: &mut Page) -> Result<()> {
         Ok((symptoms.to_owned(), findings.to_owned()))
     };
     let (healthy, _) = split(None)?;
-    for (at, (letter, fault)) in facts::PATIENTS.into_iter().enumerate() {
+    for (letter, fault) in facts::PATIENTS {
         let (symptoms, findings) = split(Some(fault))?;
-        let symptoms =
-            if at == 0 { symptoms } else { differing_blocks(&symptoms, &healthy) };
+        let symptoms = differing_blocks(&symptoms, &healthy);
         let findings = findings.lines().map(|line| line.trim().to_owned() + "\n");
         page.file(format!("patient-{letter}.txt"), symptoms);
         page.file(format!("patient-{letter}-findings.txt"), findings.collect::<String>());
     }
     let of_columns = examine(Fault::SoftmaxOverQueries)?;
     let map = heat_map(&of_columns.heads[0].weights, &TOKENS, &TOKENS)?;
-    page.file("patient-a-map.txt", map);
+    page.file("patient-b-map.txt", map);
     page.value("d-head", integer(D_HEAD));
     page.value("root-d", fixed((D_HEAD as f64).sqrt(), 3));
     Ok(())
@@ -173,20 +192,5 @@ fn decoding(page: &mut Page) -> Result<()> {
     page.file("patient-f.txt", differing_blocks(&symptoms, &healthy));
     let findings = findings.iter().map(|finding| format!("{finding}\n"));
     page.file("patient-f-findings.txt", findings.collect::<String>());
-    Ok(())
-}
-
-/// The checks that each fault fails.
-fn overview(page: &mut Page) -> Result<()> {
-    let failed = facts::failed_checks()?;
-    let row = |(fault, failed): &(Fault, [bool; 8])| {
-        let cell = |failed| if failed { "×".to_owned() } else { String::new() };
-        [&[name(*fault).to_owned()][..], &failed.map(cell)].concat()
-    };
-    let header = [&["fault"][..], &CHECKS.map(|(check, _)| check)].concat();
-    page.table("overview", &header, &failed.iter().map(row).collect::<Vec<_>>());
-    let fails_one =
-        |(_, failed): &&(Fault, [bool; 8])| failed.iter().filter(|f| **f).count() == 1;
-    page.value("single", integer(failed.iter().filter(fails_one).count()));
     Ok(())
 }

@@ -59,18 +59,9 @@ fn test(
     Ok(losses.sum::<Result<f64>>()? / TESTS as f64)
 }
 
-struct Trained {
-    /// The losses on sequences that were not trained on.
-    before: f64,
-    after: f64,
-}
-
-/// Trains with Adam at this learning rate.
-fn train(mut patient: Patient, ahead: isize, rate: f64) -> Result<Trained> {
+/// Trains with Adam at this learning rate; the loss on sequences that were not trained on.
+fn train(mut patient: Patient, ahead: isize, rate: f64) -> Result<f64> {
     let mask = Mask::causal();
-    let test =
-        |patient: &Patient| test(ahead, |x| Ok(patient.forward(x, None, &mask)?.0));
-    let before = test(&patient)?;
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
     let mut adam = Adam::new(rate);
     adam.beta_2 = 0.99;
@@ -88,14 +79,12 @@ fn train(mut patient: Patient, ahead: isize, rate: f64) -> Result<Trained> {
         }
         adam.step(&mut patient, &gradients)?;
     }
-    Ok(Trained { before, after: test(&patient)? })
+    test(ahead, |x| Ok(patient.forward(x, None, &mask)?.0))
 }
 
 /// A layer's loss before training, and after training to say the previous token or the next one.
 pub struct Losses {
     pub fault: Option<Fault>,
-    /// The loss for the previous token, before training.
-    pub before: f64,
     pub previous: f64,
     pub next: f64,
 }
@@ -105,8 +94,8 @@ pub fn losses() -> Result<Vec<Losses>> {
     let trained = |fault| {
         let patient = Patient::new(layer(WIDTH, 2, 0)?, fault)?;
         let previous = train(patient.clone(), -1, RATE)?;
-        let next = train(patient, 1, RATE)?.after;
-        Ok(Losses { fault, before: previous.before, previous: previous.after, next })
+        let next = train(patient, 1, RATE)?;
+        Ok(Losses { fault, previous, next })
     };
     let shows = |fault: &&Fault| {
         !matches!(fault, Fault::ForgottenPadding | Fault::PositionOfTheChunk)

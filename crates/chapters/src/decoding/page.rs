@@ -96,7 +96,7 @@ pub fn steps(page: &mut Page) -> Result<()> {
     page.value("n", integer(n as usize));
     page.value("heads", integer(heads as usize));
     page.value("width", integer(width as usize));
-    page.value("bandwidth", fixed(bandwidth / 1e9, 0));
+    page.value("bandwidth", fixed(bandwidth / 1e9, 1));
     page.value("over-many", fixed(many.seconds / many.reading, 1));
     let rests = steps.iter().map(|step| 1e3 * (step.seconds - step.reading));
     let (least, most) = least_and_most(rests);

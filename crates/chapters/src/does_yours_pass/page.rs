@@ -26,7 +26,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
             vec![format!("{number}. {about}"), own.len().to_string(), cases.to_string()]
         })
         .collect();
-    page.table("faults", &["group", "planted faults", "cases failed, at least"], &rows);
+    let header = ["group", "planted faults", "fewest cases that catch one of them"];
+    page.table("faults", &header, &rows);
     results(page)
 }
 
@@ -37,11 +38,9 @@ fn results(page: &mut Page) -> Result<()> {
         let Report { passed, failed, unsupported, precision, framework, .. } = report;
         let faults = match &report.faults[..] {
             [] => "none".to_owned(),
-            faults => faults
-                .iter()
-                .map(|fault| format!("`{fault}`"))
-                .collect::<Vec<_>>()
-                .join(", "),
+            faults => {
+                faults.iter().map(|fault| in_words(fault)).collect::<Vec<_>>().join("; ")
+            }
         };
         let counts = [passed, failed, unsupported].map(|count| count.to_string());
         let name = format!("{} ({framework}, `{precision}`)", name(&report.candidate));
@@ -57,6 +56,21 @@ fn results(page: &mut Page) -> Result<()> {
     let header = ["implementation", "passed", "failed", "unsupported", "faults"];
     page.file("results.md", table(&header, &rows));
     Ok(())
+}
+
+/// A fault that a library has, in words.
+fn in_words(fault: &str) -> &str {
+    match fault {
+        "causal-top-left" => "the corner",
+        "hidden-nan" => "NaN in a hidden value",
+        "mask-added" => "NaN in a hidden key",
+        "empty-row-mean" => "a mean where nothing is seen",
+        "empty-row-nan" => "NaN where nothing is seen",
+        "window-one-wide" => "a window one too wide",
+        "window-cut-too-early" => "a cache cut too early",
+        "window-forgotten-with-cache" => "no window on a cache",
+        other => other,
+    }
 }
 
 /// What is tried, in words.

@@ -1,5 +1,6 @@
 //! The chapter's numbers.
 
+use crate::linear_attention::delta_rule;
 use crate::random::normal;
 use ::fast::Flash;
 use anyhow::{Context, Result};
@@ -139,12 +140,68 @@ pub fn found(output: &DMatrix<f64>, wanted: &[usize], first: usize) -> f64 {
     right as f64 / (wanted.len() - first) as f64
 }
 
-/// The share that finds what stands so many tokens back; without a method, by the means of the values so far.
-pub fn found_at(method: Option<Method>, distance: usize) -> Result<f64> {
+/// A way to make an output from queries, keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    By(Method),
+    /// The means of the values so far.
+    PlainMean,
+    /// A state that replaces.
+    DeltaRule,
+}
+
+impl Way {
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::By(method) => method.name(),
+            Way::PlainMean => "plain mean",
+            Way::DeltaRule => "delta rule",
+        }
+    }
+
+    pub fn output(self, text: &Text) -> Result<DMatrix<f64>> {
+        match self {
+            Way::By(method) => text.attend(method),
+            Way::PlainMean => text.means(),
+            Way::DeltaRule => Ok(delta_rule(text)),
+        }
+    }
+}
+
+/// The share that finds what stands so many tokens back.
+pub fn found_at(way: Way, distance: usize) -> Result<f64> {
     let rng = &mut ChaCha8Rng::seed_from_u64(2);
     let (text, wanted) = Text::look_up(N, rng, |i, _| i.saturating_sub(distance));
-    let output = method.map_or_else(|| text.means(), |method| text.attend(method))?;
-    Ok(found(&output, &wanted, distance))
+    Ok(found(&way.output(&text)?, &wanted, distance))
+}
+
+/// The multiplications of a method for one head and a text of `n` tokens, by the formulas of the chapters.
+pub fn multiplications(method: Method, n: u64) -> f64 {
+    let (n, d) = (n as f64, D as f64);
+    match method {
+        Method::Full => n * n * d,
+        Method::Window | Method::Dilated => 2.0 * n * Method::WIDTH as f64 * d,
+        Method::Blocks => {
+            let b = Method::BLOCK as f64;
+            n * (n * b).sqrt() * d + 3.0 * n * b * d
+        }
+        Method::Hashed => {
+            let c = Method::BUCKET as f64;
+            Method::ROUNDS as f64 * (n * c * d + n * n * d / c)
+        }
+        Method::Linear => in_chunks(n, d),
+        // Its features are products, too.
+        Method::RandomFeatures => {
+            let f = Method::FEATURES as f64;
+            in_chunks(n, f) + 2.0 * n * f * d
+        }
+    }
+}
+
+/// The multiplications of linear attention with so many features.
+fn in_chunks(n: f64, features: f64) -> f64 {
+    let (c, d) = (Method::CHUNK as f64, D as f64);
+    n * (c * (features + d) + 2.0 * features * d)
 }
 
 /// What a method costs, as it was measured.

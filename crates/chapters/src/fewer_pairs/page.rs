@@ -1,6 +1,6 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{self, Cost, D, DISTANCES, DRAWN, N, SYMBOLS, Text};
+use super::facts::{self, Cost, D, DISTANCES, DRAWN, N, SYMBOLS, Text, Way};
 use crate::figures::format::{
     bytes, duration, integer, percent, scientific, significant,
 };
@@ -9,7 +9,7 @@ use crate::figures::{
 };
 use crate::output::Page;
 use crate::records::provenance;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use laboratory::fewer_pairs::Method;
 use record::Record;
 
@@ -17,7 +17,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     sizes(page);
     patterns(page)?;
     hashes(page)?;
-    losses(page, &METHODS.map(Some))?;
+    let ways = METHODS.map(Way::By).into_iter().chain([Way::PlainMean]);
+    losses(page, &ways.collect::<Vec<_>>())?;
     costs(page)
 }
 
@@ -107,20 +108,21 @@ fn hashes(page: &mut Page) -> Result<()> {
     })
 }
 
-/// What these methods lose; in place of a method, the plain mean.
-pub fn losses(page: &mut Page, methods: &[Option<Method>]) -> Result<()> {
+/// What is lost in these ways.
+pub fn losses(page: &mut Page, ways: &[Way]) -> Result<()> {
     let (spread, near) = (Text::spread(), Text::near());
     let mut rows = vec![];
-    for &method in methods {
+    for &way in ways {
         let error = |text: &Text| -> Result<String> {
-            let output = method.map_or_else(|| text.means(), |way| text.attend(way))?;
-            let error = text.error(&output)?;
+            if way == Way::DeltaRule {
+                return Ok("–".to_owned()); // its output is no mean of values
+            }
+            let error = text.error(&way.output(text)?)?;
             Ok(if error < 0.005 { "0".to_owned() } else { significant(error, 2) })
         };
-        let name = method.map_or("plain mean", Method::name);
-        let mut row = vec![name.to_owned(), error(&spread)?, error(&near)?];
+        let mut row = vec![way.name().to_owned(), error(&spread)?, error(&near)?];
         for distance in DISTANCES {
-            row.push(percent(facts::found_at(method, distance)?, 0));
+            row.push(percent(facts::found_at(way, distance)?, 0));
         }
         rows.push(row);
     }
@@ -155,6 +157,19 @@ pub fn costs_of(
     for cost in &costs {
         let mut row = vec![cost.method.name().to_owned()];
         row.extend(shown(cost).iter().map(|(_, seconds)| duration(*seconds)));
+        let longest = (shown(&costs[0]), shown(cost));
+        let (n, full) = longest.0.last().copied().context("no length is shown")?;
+        let (_, seconds) = longest.1.last().copied().context("no length is shown")?;
+        let multiplications = |method| facts::multiplications(method, n);
+        let gains = [
+            multiplications(Method::Full) / multiplications(cost.method),
+            full / seconds,
+        ];
+        let is_full = cost.method == Method::Full;
+        row.extend(gains.map(|gain| match is_full {
+            true => String::new(),
+            false => significant(gain, 2) + "\u{202f}×",
+        }));
         row.push(match (cost.method, cost.pays_from) {
             (Method::Full, _) => String::new(),
             (_, Some(n)) if n == cost.seconds[0].0 => {
@@ -168,7 +183,7 @@ pub fn costs_of(
     }
     let mut header = vec![""];
     header.extend(lengths.iter().map(String::as_str));
-    header.extend(["faster from", "memory"]);
+    header.extend(["gain, counted", "gain, measured", "faster from", "memory"]);
     page.table("costs", &header, &rows);
     page.value("longest", lengths[lengths.len() - 1].clone());
     page.value("where", provenance(record));

@@ -297,6 +297,13 @@ fn backward() -> Counted {
     (vec![function(4.0, 2.0, keys), function(3.0, 1.0, queries)], 2.0 * arriving)
 }
 
+/// Bytes per second that all multiprocessors together would add to the gradients of queries, by atomic additions, if the credited
+/// products of the backward kernel ran at the roof: of each query and each tile of keys, one row in `f32`.
+pub fn atomic_bytes(backward: &Step) -> f64 {
+    let scores = backward.roof() / (2.0 * backward.credited);
+    scores * (4 * D) as f64 / tiles::backward::STAYING as f64
+}
+
 /// Clocks of a row that the chapter works out: of two loads, or of one, of one clock each, in units of 32 multiply-adds' time.
 pub fn row_of_loads(loads: usize) -> usize {
     loads * LANES / WARP

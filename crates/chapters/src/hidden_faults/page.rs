@@ -89,7 +89,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
         "signs",
         &runs,
         &[
-            ("program", &|run| run.name.clone()),
+            ("program", &|run| match run.name.contains("wide") {
+                true => run.name.clone(),
+                false => format!("{}, 32 wide", run.name),
+            }),
             ("entropy", &|run| match run.name.contains("axis") {
                 true => "–".to_owned(),
                 false => fixed(run.entropy, 2),

@@ -140,7 +140,9 @@ fn ablations(page: &mut Page, two: &Opened) -> Result<()> {
         &[
             ("heads that are off", &|it| it.name.to_owned()),
             ("loss", &|it| fixed(it.loss, 2)),
-            ("larger score of block 2, after the copy", &|it| percent(it.after_copy, 0)),
+            ("block 2: weight on what followed the copy, better head", &|it| {
+                percent(it.after_copy, 0)
+            }),
         ],
     );
     Ok(())

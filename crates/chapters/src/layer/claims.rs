@@ -8,8 +8,10 @@ fn xaviers_start_lies_between_two_extremes() {
     assert!(small.entropy > 0.999 && large.entropy < 0.1, "not extreme");
     assert!((0.5..0.9).contains(&xavier.entropy), "not between the extremes");
     assert!(large.grad_w_q > xavier.grad_w_q);
-    // A thousand of it comes from three matrices.
+    // Two thousand times smaller, and that of W_O about thirty times: ten by W_V, the rest because equal weights make a smaller average.
     assert!((1900.0..2200.0).contains(&(xavier.grad_w_q / small.grad_w_q)));
+    let of_output = xavier.grad_w_o / small.grad_w_o;
+    assert!((25.0..35.0).contains(&of_output), "{of_output}");
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub struct Start {
     /// Divided by ln n.
     pub entropy: f64,
     pub grad_w_q: f64,
+    pub grad_w_o: f64,
 }
 
 /// A start whose weights are Xavier's, all times this factor.
@@ -95,6 +96,7 @@ pub fn start(factor: f64) -> Result<Start> {
         mean.scores += share * root_mean_square(&scaled_scores(q, k)?);
         mean.entropy += share * row_entropy(weights)?.mean() / (N as f64).ln();
         mean.grad_w_q += share * root_mean_square(&gradients.parameters.w_q);
+        mean.grad_w_o += share * root_mean_square(&gradients.parameters.w_o);
     }
     Ok(mean)
 }

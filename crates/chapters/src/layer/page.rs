@@ -150,6 +150,9 @@ fn initialisation(page: &mut Page) -> Result<()> {
     page.value("d-k", integer(D_K));
     page.value("layers", integer(LAYERS));
     page.value("var-q", fixed(facts::variance_from(D_MODEL), 2));
+    let [small, middle] = [0.1, 1.0].map(facts::start);
+    let times_smaller = middle?.grad_w_o / small?.grad_w_o;
+    page.value("times-smaller-w-o", fixed(times_smaller, 0));
     let mut rows = vec![];
     for (name, factor) in
         [("a tenth of Xavier", 0.1), ("**Xavier**", 1.0), ("three times Xavier", 3.0)]

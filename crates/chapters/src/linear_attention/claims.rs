@@ -1,11 +1,11 @@
 //! Tests of what the chapter says of its numbers.
 
 use super::facts;
-use crate::fewer_pairs::facts::{DISTANCES, SYMBOLS, Text, found_at};
+use crate::fewer_pairs::facts::{DISTANCES, SYMBOLS, Text, Way, found_at};
 use laboratory::fewer_pairs::Method;
 
 fn found(method: Method) -> [f64; 3] {
-    DISTANCES.map(|distance| found_at(Some(method), distance).unwrap())
+    DISTANCES.map(|distance| found_at(Way::By(method), distance).unwrap())
 }
 
 fn error(text: &Text, method: Method) -> f64 {
@@ -20,6 +20,16 @@ fn features_find_little() {
 }
 
 #[test]
+fn the_delta_rule_finds_as_many_tokens_as_a_head_is_wide_and_then_forgets() {
+    let back = |distance| found_at(Way::DeltaRule, distance).unwrap();
+    assert!(back(10) > 0.95 && back(100) < 0.25 && back(1000) < 0.1);
+    let at = |n| facts::found_anywhere(Way::DeltaRule, n).unwrap();
+    assert!(at(32) > 0.95 && at(64) > 0.9 && at(128) < 0.75);
+    let random = Way::By(Method::RandomFeatures);
+    assert!(at(512) < facts::found_anywhere(random, 512).unwrap());
+}
+
+#[test]
 fn linear_attention_does_hardly_better_than_the_mean() {
     for text in [Text::spread(), Text::near()] {
         let mean = text.error(&text.means().unwrap()).unwrap();
@@ -30,7 +40,7 @@ fn linear_attention_does_hardly_better_than_the_mean() {
 
 #[test]
 fn a_state_finds_less_in_a_longer_text() {
-    let at = |method, n| facts::found_anywhere(method, n).unwrap();
+    let at = |method, n| facts::found_anywhere(Way::By(method), n).unwrap();
     assert_eq!(at(Method::Full, 2048), 1.0);
     let [short, long] = [16, 2048].map(|n| at(Method::RandomFeatures, n));
     assert!(short > 0.7 && long < 0.3);

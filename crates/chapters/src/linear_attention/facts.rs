@@ -1,6 +1,6 @@
 //! The chapter's numbers.
 
-use crate::fewer_pairs::facts::{Text, found};
+use crate::fewer_pairs::facts::{Text, Way, found};
 use anyhow::Result;
 use laboratory::fewer_pairs::Method;
 use laboratory::fewer_pairs::linear::Features;
@@ -9,15 +9,30 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 /// The share of the second half of a text of `n` tokens that finds a token anywhere before it; of short texts, over several.
-pub fn found_anywhere(method: Method, n: usize) -> Result<f64> {
+pub fn found_anywhere(way: Way, n: usize) -> Result<f64> {
     let rng = &mut ChaCha8Rng::seed_from_u64(4);
     let texts = (1024 / n).max(1);
     let mut sum = 0.0;
     for _ in 0..texts {
         let (text, wanted) = Text::look_up(n, rng, |i, rng| rng.random_range(0..=i));
-        sum += found(&text.attend(method)?, &wanted, n / 2);
+        sum += found(&way.output(&text)?, &wanted, n / 2);
     }
     Ok(sum / texts as f64)
+}
+
+/// The output of a state that replaces: token by token, by the delta rule, without fading and with β = 1. Queries and keys are brought to
+/// length 1.
+pub fn delta_rule(text: &Text) -> DMatrix<f64> {
+    let Text { q, k, v } = text;
+    let mut state = DMatrix::zeros(k.ncols(), v.ncols());
+    let mut output = DMatrix::zeros(v.nrows(), v.ncols());
+    for i in 0..v.nrows() {
+        let (query, key) = (q.row(i).normalize(), k.row(i).normalize());
+        let old = &key * &state; // what stands under this key
+        state += key.transpose() * (v.row(i) - old);
+        output.set_row(i, &(query * &state));
+    }
+    output
 }
 
 /// What random features make of e^(q·k): how far they are off.

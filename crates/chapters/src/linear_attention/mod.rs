@@ -5,6 +5,7 @@ mod claims;
 mod facts;
 mod page;
 
+pub use facts::delta_rule;
 #[cfg(test)]
 pub use page::costs;
 pub use page::generate;

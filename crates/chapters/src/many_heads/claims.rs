@@ -39,11 +39,11 @@ fn in_the_first_head_no_row_prefers_another_word_to_boat() {
 }
 
 #[test]
-fn in_the_mean_boat_and_bank_stand_out() {
-    let [first, second] = facts::two_heads().unwrap();
-    let mean = (first + second).row(LEFT) / 2.0;
-    let least = mean[BOAT].min(mean[BANK]);
-    assert!((0..6).all(|j| [BOAT, BANK].contains(&j) || 2.0 * mean[j] < least), "{mean}");
+fn two_heads_side_by_side_answer_both_questions_best() {
+    let [one, joined, mean] = facts::answers_to_left().unwrap();
+    for c in 0..2 {
+        assert!(joined[c] > one[c] + 0.1 && joined[c] > mean[c] + 0.1, "{c}");
+    }
 }
 
 /// Tokens.
@@ -104,14 +104,5 @@ fn river_and_bank_give_most_to_clerk_and_then_to_bank() {
         assert_eq!(weights.row(row).max(), weights[(row, CLERK)]);
         let mut others = (0..6).filter(|&j| j != CLERK);
         assert!(others.all(|j| weights[(row, j)] <= weights[(row, BANK)]));
-    }
-}
-
-#[test]
-fn dropout_keeps_the_mean_sum_and_spreads_it_as_predicted() {
-    for sums in facts::dropouts().unwrap() {
-        let ratio = sums.standard_deviation / sums.predicted;
-        assert!((ratio - 1.0).abs() < 0.05, "p = {}, n = {}: {ratio}", sums.p, sums.n);
-        assert!((sums.mean - 1.0).abs() < 0.02, "{}", sums.mean);
     }
 }

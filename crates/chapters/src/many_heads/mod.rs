@@ -1,4 +1,4 @@
-//! Many heads in numbers: what heads cost, what their width allows, how cross-attention looks, what dropout does.
+//! Many heads in numbers: what heads cost, what their width allows, how cross-attention looks.
 
 #[cfg(test)]
 mod claims;

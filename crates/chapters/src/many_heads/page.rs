@@ -1,7 +1,7 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts;
-use crate::figures::format::{fixed, integer, percent, tuple};
+use crate::figures::format::{fixed, percent, tuple};
 use crate::figures::{
     Area, BLUE, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label, text_box,
 };
@@ -23,8 +23,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
         diagram,
     )?;
     two_heads(page)?;
-    across_sentences(page)?;
-    dropout(page)
+    across_sentences(page)
 }
 
 /// Cut into slices, attend, join, project.
@@ -57,12 +56,11 @@ fn diagram(area: &Area) -> Result<()> {
     label(area, (260, 306), "joined", MUTED)
 }
 
-/// Two questions in one head, each in a head of its own, and the mean of both heads.
+/// Two questions in one head, each in a head of its own, and what comes back.
 fn two_heads(page: &mut Page) -> Result<()> {
     let tokens = example::river().tokens;
     let one = facts::one_head()?;
     let [first, second] = facts::two_heads()?;
-    let mean = (&first + &second) / 2.0;
     page.value("q-left", tuple(facts::two_questions()[0].row(LEFT), 0));
     for (name, weights, title, says) in [
         (
@@ -73,12 +71,6 @@ fn two_heads(page: &mut Page) -> Result<()> {
         ),
         ("head-1", &first, "The first head", "The row of “left” has most on boat."),
         ("head-2", &second, "The second head", "The row of “left” has most on bank."),
-        (
-            "mean",
-            &mean,
-            "The mean of both heads",
-            "The row of “left” is split among boat, bank and river.",
-        ),
     ] {
         let title = format!("{title}: weights of “the boat left the river bank”");
         page.heat_map(name, (&title, says), &HeatMap::of_tokens(weights, &tokens, 0.75))?;
@@ -90,6 +82,17 @@ fn two_heads(page: &mut Page) -> Result<()> {
     let keys = k.row_iter().map(|key| key.into_owned());
     let rows: Vec<_> = tokens.iter().zip(keys).map(row).collect();
     page.table("keys", &["key", "who acts?", "where?"], &rows);
+
+    let names =
+        ["one head for both", "**two heads, side by side**", "the mean of the two heads"];
+    let rows: Vec<_> = names
+        .into_iter()
+        .zip(facts::answers_to_left()?)
+        .map(|(name, answers)| {
+            [vec![name.to_owned()], answers.map(|x| fixed(x, 2)).to_vec()].concat()
+        })
+        .collect();
+    page.table("answers", &["“left” gets back", "who acts?", "where?"], &rows);
     Ok(())
 }
 
@@ -107,22 +110,4 @@ fn across_sentences(page: &mut Page) -> Result<()> {
         ),
         &map,
     )
-}
-
-/// The sums of rows of weights under dropout.
-fn dropout(page: &mut Page) -> Result<()> {
-    page.value("rows", integer(facts::ROWS));
-    page.table_of(
-        "dropout",
-        &facts::dropouts()?,
-        &[
-            ("$p$", &|sums| fixed(sums.p, 1)),
-            ("$n$", &|sums| integer(sums.n)),
-            ("mean sum of a row", &|sums| fixed(sums.mean, 2)),
-            ("spread", &|sums| fixed(sums.standard_deviation, 2)),
-            ("predicted spread", &|sums| fixed(sums.predicted, 2)),
-            ("rows that lost all", &|sums| percent(sums.lost, 1)),
-        ],
-    );
-    Ok(())
 }

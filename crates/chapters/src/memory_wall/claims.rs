@@ -2,10 +2,11 @@
 
 use super::facts::{
     self, Bytes, CAPACITY, CAPACITY_N, D, ELEMENT, MIDDLE, N, Runs, crossings, intensity,
-    operations, shape,
+    operations,
 };
 use crate::tiles_traffic::claims::runs_as_predicted;
 use crate::tiles_traffic::facts::Program;
+use crate::tiles_traffic::facts::shape;
 use attention::Mask;
 use laboratory::hardware::H100;
 use std::sync::LazyLock;

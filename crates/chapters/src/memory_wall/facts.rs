@@ -1,6 +1,6 @@
 //! The chapter's counts and predictions.
 
-pub use crate::tiles_traffic::facts::{CAPACITY, D, ELEMENT, N, kibibytes, shape, strip};
+pub use crate::tiles_traffic::facts::{CAPACITY, D, ELEMENT, N, kibibytes, strip};
 use crate::tiles_traffic::facts::{LONG, Program, RUN, lengths, sweeps};
 use anyhow::{Result, bail, ensure};
 use attention::Mask;

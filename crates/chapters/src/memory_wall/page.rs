@@ -2,7 +2,7 @@
 
 use super::facts::{
     self, Bytes, CAPACITY, CAPACITY_N, D, ELEMENT, N, Runs, crossings, intensity,
-    kibibytes, operations, shape,
+    kibibytes, operations,
 };
 use crate::counting::{self, ridge};
 use crate::figures::format::{fixed, integer, percent};
@@ -112,10 +112,7 @@ fn naive_in_words(page: &mut Page, naive: &Report) -> Result<()> {
     page.value("strip", integer(strip));
     page.value("strips", integer(N.div_ceil(strip)));
     page.value("total", integer(total.all() as usize));
-    // Against the formula of the chapter Roofline, and the ridges of a GPU.
-    let counted = intensity(facts::all_operations(naive.passes())?, total);
-    page.value("naive-intensity", fixed(counted, 1));
-    page.value("ideal-intensity", fixed(shape(N).intensity(ELEMENT)?, 1));
+    // The ridges of a GPU.
     page.value("gpu-ridge", fixed(H100.ridge_f32(), 0));
     page.value("gpu-ridge-bf16", fixed(H100.ridge_bf16(), 0));
     let (moved, work) = facts::middle(naive)?;

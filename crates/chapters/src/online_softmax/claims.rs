@@ -93,5 +93,12 @@ fn the_maximum_of_4096_scores_changes_nine_times() {
 fn in_tiles_of_64_the_corrections_are_next_to_nothing() {
     let costs = facts::costs();
     let cost = costs.iter().find(|cost| cost.tile == TILE).unwrap();
-    assert!(cost.exponentials < 0.02 && cost.share_of_products < 0.01);
+    assert!(cost.exponentials < 0.02 && cost.share < 0.01);
+}
+
+#[test]
+fn one_key_at_a_time_doubles_the_exponentials_and_adds_a_quarter() {
+    let cost = &facts::costs()[0];
+    assert_eq!((cost.tile, cost.exponentials), (1, 1.0));
+    assert!((0.24..0.26).contains(&cost.share), "{}", cost.share);
 }

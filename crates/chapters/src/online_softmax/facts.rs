@@ -176,17 +176,17 @@ pub struct Cost {
     /// Keys in a tile.
     pub tile: usize,
     pub exponentials: f64,
-    /// The operations on the sum, and on values of width [`VALUE_WIDTH`].
-    pub multiplications: f64,
-    /// The same as a share of those in both products: one for each entry of the key and of its value.
-    pub share_of_products: f64,
+    /// A subtraction and an exponential for the correction, and a multiplication of the sum and of each entry of o.
+    pub operations: f64,
+    /// The same as a share of those of plain attention, as the chapter Counting counts them: 4d + 5 for each score.
+    pub share: f64,
 }
 
 pub fn costs() -> [Cost; 5] {
     [1, 4, 16, TILE, 256].map(|tile| {
         let exponentials = 1.0 / tile as f64;
-        let multiplications = (VALUE_WIDTH + 1) as f64 * exponentials;
-        let share_of_products = multiplications / (2 * VALUE_WIDTH) as f64;
-        Cost { tile, exponentials, multiplications, share_of_products }
+        let operations = (VALUE_WIDTH + 3) as f64 * exponentials;
+        let share = operations / (4 * VALUE_WIDTH + 5) as f64;
+        Cost { tile, exponentials, operations, share }
     })
 }

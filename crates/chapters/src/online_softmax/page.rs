@@ -121,12 +121,8 @@ fn costs(page: &mut Page) {
                 let decimals = if cost.exponentials < 0.1 { 1 } else { 0 };
                 percent(cost.exponentials, decimals)
             }),
-            ("extra multiplications per score", &|cost| {
-                significant(cost.multiplications, 3)
-            }),
-            ("as a share of the multiplications of both products", &|cost| {
-                percent(cost.share_of_products, 1)
-            }),
+            ("extra operations per score", &|cost| significant(cost.operations, 3)),
+            ("as a share of all operations", &|cost| percent(cost.share, 1)),
         ],
     );
 }

@@ -10,6 +10,7 @@ use attention::positions::sinusoidal_positions;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     equals(page)?;
+    periods(page);
     waves(page)?;
     beyond(page)
 }
@@ -37,6 +38,16 @@ fn equals(page: &mut Page) -> Result<()> {
         page.heat_map(name, (title, says), &map)?;
     }
     Ok(())
+}
+
+/// After how many tokens the fastest and the slowest pair of a rotary head of width 64 come round.
+fn periods(page: &mut Page) {
+    let period = |c: f64| std::f64::consts::TAU * 10_000_f64.powf(2.0 * c / 64.0);
+    page.value("fastest-period", fixed(period(0.0), 0));
+    page.value(
+        "slowest-period",
+        integer((period(31.0) / 1000.0).round() as usize * 1000),
+    );
 }
 
 /// Sinusoidal rows.

@@ -8,6 +8,7 @@ use crate::sentences::{self, BANK, BOAT, CITY, CLERK, LEFT, Steps};
 use anyhow::Result;
 use attention::Mask;
 use attention::example::{self, Sentence};
+use nalgebra::DMatrix;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     unprojected(page)?;
@@ -61,6 +62,22 @@ fn projected(page: &mut Page) -> Result<()> {
     let score = fixed(river.scores[(LEFT, BOAT)], 2);
     page.value("score-by-hand", format!("\\frac{{{sum}}}{{\\sqrt 2}} = {score}"));
     page.value("left-boat", percent(river.weights[(LEFT, BOAT)], 0));
+    let entropy = |row: usize| -> f64 {
+        river.weights.row(row).iter().map(|weight| -weight * weight.ln()).sum()
+    };
+    page.value("entropy-left", fixed(entropy(LEFT), 2));
+    page.value("entropy-the", fixed(entropy(0), 2));
+    page.value("entropy-most", fixed(6.0_f64.ln(), 2));
+    let [w_q, w_k, _] = example::projections();
+    let x = example::river().x;
+    // An entry of a product, term by term, without those that are zero.
+    let by_hand = |w: &DMatrix<f64>, row: usize, product: &DMatrix<f64>| {
+        let pairs = (0..4).map(|c| (w[(c, 1)], x[(row, c)])).filter(|(w, _)| *w != 0.0);
+        let terms = pairs.map(|(w, x)| (fixed(w, 1), fixed(x, 1)));
+        sum_of_products(terms, fixed(product[(row, 1)], 2))
+    };
+    page.value("query-by-hand", by_hand(&w_q, LEFT, &river.q));
+    page.value("key-by-hand", by_hand(&w_k, BOAT, &river.k));
     page.value("city-bank-clerk", percent(city.weights[(BANK, CLERK)], 0));
     page.value("city-bank-city", percent(city.weights[(BANK, CITY)], 0));
     let words = (

@@ -35,6 +35,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("absorbed", significant(latent as f64 / many as f64, 3));
     page.value("latent-own", fixed(LATENT.intensity_with(LATENT_HEADS), 0));
     page.value("ridge", fixed(H100.bf16 / H100.bandwidth, 0));
+    page.value("latent-numbers", integer(LATENT.numbers() as usize));
+    page.value("all-numbers", integer(Kept::Heads(HEADS).numbers() as usize));
     page.value("layers", integer(LAYERS as usize));
     page.value("heads", integer(HEADS as usize));
     page.value("width", integer(WIDTH as usize));

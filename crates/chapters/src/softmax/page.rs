@@ -55,7 +55,7 @@ fn overflow(page: &mut Page) -> Result<()> {
     let row = |(name, max): (&str, f64)| {
         vec![format!("`{name}`"), format!("${}$", scientific(max, 2)), fixed(max.ln(), 2)]
     };
-    let header = ["type", "largest number", "its logarithm, the largest safe score"];
+    let header = ["type", "largest number", "the largest score whose exponential fits"];
     page.table("overflow", &header, &facts::LARGEST.map(row));
     let (weights, log_sum_exp) = facts::of_large_scores()?;
     page.value("thousand", tuple(&weights, 4));

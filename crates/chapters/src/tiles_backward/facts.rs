@@ -3,7 +3,7 @@
 use crate::tiles_traffic::facts::{D, ELEMENT, Pass, Program, counted_over_lengths};
 use anyhow::Result;
 use laboratory::cost::AttentionShape;
-use laboratory::hardware::A100;
+use laboratory::hardware::H100;
 
 /// Numbers that one head keeps for its backward pass: queries, keys, values and output, the weights, the log-sum-exp.
 pub struct Kept {
@@ -82,12 +82,18 @@ impl Recompute {
     }
 }
 
-/// Returns the costs on an A100: in `f32` without tensor cores, in bf16 with them.
-pub fn of_a100() -> [Recompute; 2] {
-    [Recompute::new(A100.ridge_f32(), ELEMENT), Recompute::new(A100.ridge_bf16(), 2)]
+/// Returns the costs on an H100: in `f32` without tensor cores, in bf16 with them.
+pub fn of_h100() -> [Recompute; 2] {
+    [Recompute::new(H100.ridge_f32(), ELEMENT), Recompute::new(H100.ridge_bf16(), 2)]
 }
 
 // ---------------------------------------------------------------------------------------------------- traffic
+
+/// The numbers that the chapter's formula gives, without its small terms.
+pub fn by_formula(n: usize, capacity: usize) -> f64 {
+    let [n, d, room] = [n, D, capacity].map(|x| x as f64);
+    7.0 * n * d + 16.0 * (n * d).powi(2) / room
+}
 
 /// Counts of tiles: points of a figure.
 pub fn counted() -> Result<Vec<(f64, f64)>> {

@@ -83,11 +83,11 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
             significant(of.ratio(), 2),
         ]
     };
-    let [single, half] = facts::of_a100();
+    let [single, half] = facts::of_h100();
     let rows = [
         row(&name, &thread),
-        row("A100 SXM, `f32`, no tensor cores", &single),
-        row("A100 SXM, bf16, tensor cores", &half),
+        row("H100, `f32`, no tensor cores", &single),
+        row("H100, bf16, tensor cores", &half),
     ];
     let header = ["machine", "ridge", "even at", "fetched / computed"];
     page.table("recompute", &header, &rows);
@@ -147,6 +147,7 @@ fn traffic_of_long(page: &mut Page) -> Result<()> {
     capacity(page);
     page.value("naive-mib", mebibytes(naive_backward(LONG, CAPACITY)?));
     page.value("tiled-mib", mebibytes(tiled_backward(LONG, CAPACITY)?));
+    page.value("formula-mib", mebibytes(facts::by_formula(LONG, CAPACITY)));
     Ok(())
 }
 

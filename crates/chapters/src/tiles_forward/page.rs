@@ -112,6 +112,8 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
     page.value("long", integer(LONG));
     let more = factor(naive(LONG, CAPACITY)?, tiled(LONG, CAPACITY)?);
     page.value("naive-over-tiled", more);
+    let moved = traffic::moved_with(TILE) / tiled(LONG, CAPACITY)?;
+    page.value("moved-64", fixed(moved, 1));
     let [naive, tiled] = traffic::intensities()?;
     page.value("intensity-naive", fixed(naive, 1));
     page.value("intensity-tiled", fixed(tiled, 0));

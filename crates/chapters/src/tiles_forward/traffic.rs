@@ -21,6 +21,18 @@ pub fn strip(n: usize) -> Result<usize> {
     Ok(strip_for(CAPACITY, n, D, D)?)
 }
 
+// ---------------------------------------------------------------------------------------------------- larger tiles of keys
+
+/// Returns the most queries for which there is room beside so many keys.
+pub fn queries_beside(keys: usize) -> usize {
+    (CAPACITY - 2 * D * keys) / (2 * D + 2 + keys)
+}
+
+/// The numbers that are moved at the length of the chapter with tiles of so many keys.
+pub fn moved_with(keys: usize) -> f64 {
+    Pass::Forward.moved(LONG, LONG.div_ceil(queries_beside(keys)) * LONG)
+}
+
 // ---------------------------------------------------------------------------------------------------- when it is linear
 
 /// Numbers that a third-level processor cache of 32 MiB holds.

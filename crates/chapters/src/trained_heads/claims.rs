@@ -31,6 +31,18 @@ fn what_the_chapter_says_of_heads_and_blocks() {
     let whole = facts.model().loss(&facts.held_out).unwrap();
     assert!((1.9..2.1).contains(&(1.0 + first.rise / whole)));
     assert!((0.45..0.55).contains(&(second.rise / first.rise)));
+    // "Thirteen others": less than a sixth.
+    assert_eq!(heads.iter().filter(|head| head.rise < whole / 6.0).count(), 13);
+    // After an e the two are missed most, after a space least; and the one that looks two back more.
+    let of = |head: &super::facts::Head| (head.block, head.head);
+    let [by_first, by_second, by_both] = [vec![first], vec![second], vec![first, second]]
+        .map(|off| {
+            facts.rises_after(&off.into_iter().map(of).collect::<Vec<_>>()).unwrap()
+        });
+    for [space, e, other] in [by_first, by_second, by_both] {
+        assert!(space < other / 2.0 && other < e / 1.3, "{space} {e} {other}");
+    }
+    assert!(by_first[1] > 1.5 * by_second[1]);
     // The first e of the sentence, in the map.
     assert!(facts.map(first).unwrap()[(2, 0)] > 0.5);
     assert!((0.25..0.45).contains(&heads[3].e_two_back));

@@ -2,7 +2,9 @@
 
 use crate::trained::{Opened, book, open};
 use anyhow::Result;
-use model::{Characters, EightBits, Task as _, Text, Trained, Transformer};
+use model::{
+    Characters, EightBits, Task as _, Text, Trained, Transformer, cross_entropy,
+};
 use nalgebra::DMatrix;
 
 /// How many characters are read twice, to see what the model makes of the second time.
@@ -118,6 +120,30 @@ impl Facts {
     pub fn rise(&self, off: &[(usize, usize)]) -> Result<f64> {
         let (whole, without) = (self.model(), self.model().without_heads(off));
         Ok(without.loss(&self.held_out)? - whole.loss(&self.held_out)?)
+    }
+
+    /// How much the loss of what follows a space, an `e` and any other character rises without some heads.
+    pub fn rises_after(&self, off: &[(usize, usize)]) -> Result<[f64; 3]> {
+        let [space, e] = [self.task.tokens(" ")?[0], self.task.tokens("e")?[0]];
+        let kind =
+            |token: usize| [token == space, token == e, true].iter().position(|is| *is);
+        let (whole, without) = (self.model(), self.model().without_heads(off));
+        let (mut sums, mut counts) = ([0.0; 3], [0; 3]);
+        for text in &self.held_out {
+            let scores = [&without, whole].map(|model| model.forward(text.read()));
+            let [without, whole] = scores;
+            let (without, whole) = (without?.0, whole?.0);
+            for at in 0..3 {
+                let targets = text.targets().into_iter().zip(text.read());
+                let targets: Vec<_> = targets
+                    .map(|(target, token)| target.filter(|_| kind(*token) == Some(at)))
+                    .collect();
+                counts[at] += targets.iter().flatten().count();
+                sums[at] += cross_entropy(&without, &targets)?.0
+                    - cross_entropy(&whole, &targets)?.0;
+            }
+        }
+        Ok([0, 1, 2].map(|at| sums[at] / counts[at] as f64))
     }
 
     /// The share of the first character, and the distance, if all weights were even.

@@ -16,6 +16,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     looks(page, &facts, &heads)?;
     blocks(page, &facts, &heads)?;
     maps(page, &facts, &heads)?;
+    missed(page, &facts, &heads)?;
     without(page, &facts, &heads)?;
     rounded(page, &facts)?;
     readings(page, &facts)?;
@@ -25,27 +26,28 @@ pub fn generate(page: &mut Page) -> Result<()> {
 
 /// Where each head looks, and what it is worth.
 fn looks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
-    page.table_of(
-        "looks",
-        heads,
-        &[
-            ("head", &Head::name),
-            ("itself", &|head| percent(head.itself, 0)),
-            ("one back", &|head| percent(head.one_back, 0)),
-            ("two back", &|head| percent(head.two_back, 0)),
-            ("further", &|head| percent(head.further, 0)),
-            ("loss rises by", &|head| fixed(head.rise, 2)),
-        ],
-    );
-    let [first, second] = most_expensive(heads);
+    for (name, shown) in [
+        ("looks", chosen(heads).into_iter().collect::<Vec<_>>()),
+        ("looks-all", heads.iter().collect()),
+    ] {
+        page.table_of(
+            name,
+            &shown,
+            &[
+                ("head", &|head| head.name()),
+                ("itself", &|head| percent(head.itself, 0)),
+                ("one back", &|head| percent(head.one_back, 0)),
+                ("two back", &|head| percent(head.two_back, 0)),
+                ("further", &|head| percent(head.further, 0)),
+                ("loss rises by", &|head| fixed(head.rise, 2)),
+            ],
+        );
+    }
+    let [first, _] = most_expensive(heads);
     let (even_first, even_distance) = facts.of_even_weights();
     page.value("even-first", percent(even_first, 1));
     page.value("even-distance", integer(even_distance.round() as usize));
     page.value("most-expensive", first.name());
-    page.value(
-        "both-rise",
-        fixed(facts.rise(&[first, second].map(|it| (it.block, it.head)))?, 1),
-    );
     for (key, of) in [
         ("largest-first", (|head| head.first) as fn(&Head) -> f64),
         ("largest-copy", |head| head.after_same_place),
@@ -149,6 +151,24 @@ fn maps(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
     Ok(())
 }
 
+/// Where the two heads that are worth most are missed.
+fn missed(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
+    let [first, second] = most_expensive(heads).map(|it| (it.block, it.head));
+    let name = |(block, head): (usize, usize)| format!("{}.{}", block + 1, head + 1);
+    let mut rows = vec![];
+    for (off, heads) in [
+        (name(first), vec![first]),
+        (name(second), vec![second]),
+        ("both".to_owned(), vec![first, second]),
+    ] {
+        let rises = facts.rises_after(&heads)?.map(|rise| fixed(rise, 1));
+        rows.push([vec![off], rises.to_vec()].concat());
+    }
+    let header = ["off", "after a space", "after an e", "after any other"];
+    page.table("missed", &header, &rows);
+    Ok(())
+}
+
 /// How the text of the page's figure goes on, with all heads and without some.
 fn without(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
     let [first, second] = most_expensive(heads);
@@ -165,9 +185,10 @@ fn without(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
             text.push(if letter == '\n' { ' ' } else { letter });
             Ok(())
         })?;
-        rows.push(vec![name, text]);
+        rows.push([name, text]);
     }
-    page.table("without", &["model", "text"], &rows);
+    let lines = rows.iter().map(|[name, text]| format!("- {name}: “{text}…”"));
+    page.file("without.md", lines.collect::<Vec<_>>().join("\n"));
     Ok(())
 }
 

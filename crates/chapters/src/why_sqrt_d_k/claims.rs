@@ -2,7 +2,7 @@
 
 use super::facts::{self, draw};
 use super::saturation::{
-    LENGTHS, Row, Rows, WIDTHS, mean, median, rows, rows_of_eight, share, starved,
+    self, LENGTHS, Row, Rows, WIDTHS, mean, median, rows, rows_of_eight, share, starved,
 };
 use nalgebra::DVector;
 use rand::SeedableRng;
@@ -110,4 +110,25 @@ fn aligned_scores_grow_with_the_width_and_their_spread_does_not() {
         assert!(off.abs() < 0.1, "{off}");
         assert!((scores.variance() - 1.25).abs() < 0.1, "{}", scores.variance());
     }
+}
+
+/// What the page says of the division that a row's gradient would have without the factor 1/a.
+#[test]
+fn what_passes_softmax_is_several_times_smaller_without_scaling() {
+    let Rows { unscaled, scaled, .. } = rows_of_eight();
+    let [without, with] = [(unscaled, 0.0), (scaled, 0.5)]
+        .map(|(rows, power)| saturation::mean_through_softmax(rows, 512, power));
+    assert!((5.0..10.0).contains(&(with / without)), "{without}, {with}");
+}
+
+#[test]
+fn without_scaling_most_scores_hardly_move_but_for_short_narrow_rows() {
+    for_each(&LENGTHS, &[64, 512], |rows| {
+        mean(&rows.scaled, |it| it.faint_scores) < 0.002
+    });
+    for_each(&LENGTHS[1..], &[64, 512], |rows| {
+        mean(&rows.unscaled, |it| it.faint_scores) > 0.7
+    });
+    let narrow = mean(&rows(8, 64).unscaled, |it| it.faint_scores);
+    assert!((0.3..0.5).contains(&narrow), "{narrow}");
 }

@@ -7,4 +7,4 @@ mod page;
 mod saturation;
 
 pub use page::generate;
-pub use saturation::{FAINT, draw_all, mean, median, rows, share};
+pub use saturation::{FAINT, draw_all, mean, rows, share};

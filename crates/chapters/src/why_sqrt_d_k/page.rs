@@ -2,8 +2,8 @@
 
 use super::facts::{self, Histogram, Responses, histogram, normal_density};
 use super::saturation::{
-    LENGTHS, ROWS, Row, WIDTHS, draw_all, largest_first, logarithmic_sizes, mean, median,
-    rows, rows_of_eight, share, starved,
+    self, LENGTHS, ROWS, Row, WIDTHS, draw_all, largest_first, logarithmic_sizes, mean,
+    median, rows, rows_of_eight, share, starved,
 };
 use crate::figures::format::{fixed, integer, percent, scientific};
 use crate::figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
@@ -19,7 +19,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     histograms(page)?;
     largest_weights(page)?;
     page.value("starved", percent(starved(&rows_of_eight().unscaled), 0));
-    page.value("rows-of-eight", integer(rows_of_eight().scaled.len()));
     saturation_tables(page);
     spread_of_gradients(page)
 }
@@ -35,10 +34,20 @@ fn four_scores(page: &mut Page) -> Result<()> {
         let key = ["first", "second", "third", "fourth"][i].to_owned();
         [&[key][..], &cells(&undivided, 0), &cells(&divided, 1)].concat()
     };
-    page.value("response", fixed(undivided.weights[0] * (1.0 - undivided.weights[0]), 3));
-    page.value(
-        "response-divided",
-        fixed(divided.weights[0] * (1.0 - divided.weights[0]), 3),
+    let responses = [(&undivided, 1.0, "1"), (&divided, 8.0, "1/8")];
+    page.table(
+        "responses",
+        &["divided by", "softmax responds by", "times $1 / a$", "together"],
+        &responses.map(|(of, divisor, factor)| {
+            let response = of.weights[0] * (1.0 - of.weights[0]);
+            let together = fixed(response / divisor, 3);
+            vec![
+                integer(divisor as usize),
+                fixed(response, 3),
+                factor.to_owned(),
+                together,
+            ]
+        }),
     );
     let half = ["score", "weight $p$", "$p\\,(1 - p)$"];
     let header = [&["key"][..], &half, &["divided by 8"], &half[1..]].concat();
@@ -134,6 +143,10 @@ fn saturation_tables(page: &mut Page) {
     let all = rows_of_eight();
     let by_divisor =
         [("1", &all.unscaled), ("\\sqrt d", &all.scaled), ("d", &all.divided_by_d)];
+    let powers = [0.0, 0.5, 1.0];
+    let through = [0, 1, 2]
+        .map(|it| saturation::mean_through_softmax(by_divisor[it].1, 512, powers[it]));
+    page.value("softmax-less", integer((through[1] / through[0]).round() as usize));
     page.table_of(
         "short",
         &by_divisor,
@@ -154,6 +167,23 @@ fn saturation_tables(page: &mut Page) {
             ("mean norm", &|(_, rows)| small(mean(rows, |row| row.grad_query))),
             ("median norm", &|(_, rows)| small(median(rows, |row| row.grad_query))),
             ("starved rows", &|(_, rows)| percent(starved(rows), 0)),
+            ("mean norm without the factor $1 / a$", &|(divisor, _)| {
+                let it = by_divisor.iter().position(|(other, _)| other == divisor);
+                small(through[it.expect("a divisor of the table")])
+            }),
+        ],
+    );
+    let sizes: Vec<_> = [64, 512].iter().flat_map(|&d| LENGTHS.map(|n| (n, d))).collect();
+    page.table_of(
+        "silent",
+        &sizes,
+        &[
+            ("keys", &|(n, _)| integer(*n)),
+            ("width", &|(_, d)| integer(*d)),
+            ("starved rows", &|(n, d)| percent(starved(&rows(*n, *d).unscaled), 0)),
+            ("scores that hardly move", &|(n, d)| {
+                percent(mean(&rows(*n, *d).unscaled, |row| row.faint_scores), 0)
+            }),
         ],
     );
 }

@@ -116,6 +116,11 @@ fn mean_norm(rows: &[Row]) -> f64 {
     mean(rows, |row| row.grad_query)
 }
 
+/// The mean norm as it would be without the factor 1/a of the scores' division by a, the width to this power.
+pub fn mean_through_softmax(rows: &[Row], d: usize, power: f64) -> f64 {
+    mean_norm(rows) * (d as f64).powf(power)
+}
+
 /// The share of rows whose gradient is below one hundredth of the mean of all.
 pub fn starved(rows: &[Row]) -> f64 {
     let mean_norm = mean_norm(rows);

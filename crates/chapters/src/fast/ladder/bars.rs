@@ -33,7 +33,7 @@ pub fn draw(area: &Area, steps: &[Step]) -> Result<()> {
     filled(area, [(LEFT, 6), (LEFT + 28, 22)], BLUE.mix(0.45))?;
     text(area, (LEFT + 36, 14), "measured")?;
     ring(area, (LEFT + 160, 14), TEXT)?;
-    text(area, (LEFT + 174, 14), "predicted from the step before")?;
+    text(area, (LEFT + 174, 14), "predicted from the version before")?;
 
     let bottom = TOP + ROW * steps.len() as i32;
     let tick = tick(longest);

@@ -1,5 +1,6 @@
 //! The predicted and the measured gain of each step, from the records of the ladder and of its parts.
 
+use super::runs::{Again, median};
 use crate::fast::facts::{D, HEADS, N, flops};
 use ::fast::Flash;
 use anyhow::{Context, Result, bail};
@@ -20,7 +21,7 @@ pub fn rate(seconds: f64, (rows, columns): (usize, usize)) -> f64 {
 
 /// A step, the name of its measurement, and what it changes.
 const STEPS: [(&str, &str); 8] = [
-    ("naive", "the matrix of weights, head by head"),
+    ("naive", "the matrix of weights; products and exponentials as in version 7"),
     ("tiled", "tiles of 64 × 64, as in *Tiles, forward*; exponentials one by one"),
     ("scratch", "one scratch memory; softmax goes column by column"),
     ("portable", "exponentials by polynomial"),
@@ -120,7 +121,16 @@ impl Ladder {
         Ok(self.find(&format!("ladder/{pass} {step}"), &[])?.median)
     }
 
-    /// Returns the same, if the step has that pass.
+    /// The median of all runs of a pass of one step.
+    pub fn usual(&self, runs: &[Again], pass: &Pass, step: &str) -> Result<f64> {
+        let name = format!("{step}, {}", pass.words);
+        match runs.iter().find(|run| run.name == name) {
+            Some(run) => Ok(median(run.times.iter().flatten().copied())),
+            None => self.time(pass.name, step),
+        }
+    }
+
+    /// Returns the time in the ladder's own run, if the step has that pass.
     pub fn time_if_any(&self, pass: &Pass, step: &str) -> Result<Option<f64>> {
         if pass.backward && !has_backward(step) {
             return Ok(None);
@@ -200,10 +210,11 @@ fn tiles((rows, columns): (usize, usize)) -> f64 {
 }
 
 impl Ladder {
-    pub fn steps(&self) -> Result<Vec<Step>> {
+    /// The time of a step is the median of its runs.
+    pub fn steps(&self, runs: &[Again]) -> Result<Vec<Step>> {
         let mut steps: Vec<Step> = vec![];
         for (i, (name, change)) in STEPS.into_iter().enumerate() {
-            let seconds = self.time("forward", name)?;
+            let seconds = self.usual(runs, &PASSES[0], name)?;
             let before = steps.last().map(|step| step.seconds);
             let exchange = match before {
                 Some(before) => self.exchanged(name, before)?,

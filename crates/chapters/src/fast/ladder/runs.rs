@@ -24,6 +24,17 @@ impl Again {
     }
 }
 
+/// The median of some times, of which there is at least one.
+pub fn median(times: impl Iterator<Item = f64>) -> f64 {
+    let mut times: Vec<_> = times.collect();
+    times.sort_by(f64::total_cmp);
+    let middle = times.len() / 2;
+    match times.len() % 2 {
+        0 => (times[middle - 1] + times[middle]) / 2.0,
+        _ => times[middle],
+    }
+}
+
 impl Ladder {
     /// All computations of which there are several runs. `peers` are of the same machine, if they are there.
     pub fn again(&self, peers: Option<&Record>) -> Result<Vec<Again>> {

@@ -41,11 +41,11 @@ pub fn in_words(record: &Record) -> Result<String> {
         .context("the record `kernels` does not say which nvrtc")?;
     let header = [
         "function",
-        "threads of a block",
+        "threads of a thread block",
         "registers of a thread",
         "spilled bytes",
-        "shared memory of a block, KiB",
-        "blocks on a multiprocessor",
+        "shared memory of a thread block, KiB",
+        "thread blocks on a multiprocessor",
         "warps",
     ];
     Ok(format!(

@@ -4,7 +4,9 @@ use super::measured::in_range;
 use super::{kernel, name, predicted, told};
 use crate::figures::format::{fixed, integer, significant};
 use crate::figures::{BLUE, Color, MUTED, TEXT, VERMILION, filled, label, line, text};
-use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
+use crate::gpu::ladder::{
+    Step, atomic_bytes, bytes_of_head, clocks_of_naive_keys, row_of_loads,
+};
 use crate::gpu::machine::{H100, N};
 use crate::output::Page;
 use anyhow::Result;
@@ -13,12 +15,13 @@ use anyhow::Result;
 pub fn generate(page: &mut Page, steps: &[Step; 6], measured: [f64; 6]) -> Result<()> {
     predicted_table(page, steps);
     predicted_figure(page, steps, measured)?;
-    for (step, share) in steps.iter().zip(measured).take(4) {
-        demands_of(page, step, share);
+    for i in [0, 1, 2, 3, 5] {
+        demands_of(page, &steps[i], measured[i]);
     }
     demands_side_by_side(page, [(&steps[3], measured[3]), (&steps[4], measured[4])]);
     speeds(page, &steps[..4]);
     page.value("predicted-backward", predicted(&steps[5]));
+    page.value("atomic-tb", significant(atomic_bytes(&steps[5]) / 1e12, 1));
     demands(page, steps);
     let row = [1, 2].map(row_of_loads);
     page.value("example-first", integer(row[1]));
@@ -72,9 +75,9 @@ fn predicted_table(page: &mut Page, steps: &[Step; 6]) {
 fn speeds(page: &mut Page, steps: &[Step]) {
     // From the upper end of the last kernel in f32 to the lower end of the first with tensor cores.
     let [.., before, after] = steps else { return };
-    let least =
-        after.predicted().0 * after.roof() / (before.predicted().1 * before.roof());
-    page.value("tensor-cores-over-registers", fixed(least, 0));
+    let tflops = |step: &Step, share: f64| fixed(share * step.roof() / 1e12, 0);
+    page.value("least-tensor-cores", tflops(after, after.predicted().0));
+    page.value("most-registers", tflops(before, before.predicted().1));
 }
 
 /// The predicted ranges as bars over a logarithmic axis, with what was measured, and the roofs.
@@ -158,10 +161,8 @@ fn demands_side_by_side(page: &mut Page, steps: [(&Step, f64); 2]) {
 
 /// Values in units of the products' time.
 fn demands(page: &mut Page, steps: &[Step; 6]) {
-    let [naive, tiled, registers, tensor_cores, hopper, backward] =
+    let [naive, tiled, registers, tensor_cores, ..] =
         steps.each_ref().map(Step::relative);
-    page.value("instructions-backward", significant(backward.instructions, 2));
-    page.value("loads-backward", significant(backward.loads, 2));
     page.value("beyond-intensity", fixed(steps[4].intensity_beyond(), 0));
     page.value("beyond-ridge", fixed(H100.ridge_bf16(), 0));
     page.value(
@@ -172,5 +173,4 @@ fn demands(page: &mut Page, steps: &[Step; 6]) {
     page.value("loads-tiled", significant(tiled.loads, 2));
     page.value("loads-registers", significant(registers.loads, 1));
     page.value("loads-tensor-cores", significant(tensor_cores.loads, 2));
-    page.value("exponentials-hopper", significant(hopper.exponentials, 2));
 }
