@@ -24,7 +24,7 @@
 //! # Hint
 //!
 //! `gradients = self.clone()`, then each matrix is overwritten. Walk through `kept.iter().enumerate().rev()`. The norm before a half is
-//! `rms_norm_backward(middle, …)` with what entered *it*, and `Heads { layer, ..*heads }` puts the gradient of a layer in the form of heads.
+//! `rms_norm_backward(&kept.middle, …)` with what entered *it*, and `Heads { layer, ..*heads }` puts the gradient of a layer in the form of heads.
 //! The embedding begins at 0, and each position adds its row of `grad_x` to the row of its token.
 
 use attention::plain::*;
@@ -67,11 +67,11 @@ use attention::plain::*;
 // - let (read, next) = (&tokens[..tokens.len() - 1], &tokens[1..]);
 // > let (read, next) = (&tokens[1..], &tokens[1..]);
 // FAULT gradient-not-past: w_2 of the MLP of block 0
-// - grad_x += rms_norm_backward(start, &grad);
-// > grad_x = rms_norm_backward(start, &grad);
+// - grad_x += rms_norm_backward(&kept.start, &grad);
+// > grad_x = rms_norm_backward(&kept.start, &grad);
 // FAULT wrong-rows: of the heads of block
-// - grad_x += rms_norm_backward(middle, &grad);
-// > grad_x += rms_norm_backward(start, &grad);
+// - grad_x += rms_norm_backward(&kept.middle, &grad);
+// > grad_x += rms_norm_backward(&kept.start, &grad);
 // FAULT last-place-of-a-token: matrix 0, the embedding
 // - row += grad_x.row(i); // wherever the token stands
 // > row.copy_from(&grad_x.row(i));
@@ -205,11 +205,12 @@ mod tests {
         let of_all = &x + heads.forward(&rms_norm(&x), |_, _| true).0;
         let right = &middle + mlp.forward(&rms_norm(&middle));
         assert!(
-            (&kept[0].2 - of_all).amax() > 1e-9,
+            (&kept[0].middle - of_all).amax() > 1e-9,
             "a later token changes what an earlier one finds: is the mask causal?"
         );
         assert!(
-            (&kept[0].0 - &x).amax() < 1e-12 && (&kept[0].2 - &middle).amax() < 1e-12,
+            (&kept[0].start - &x).amax() < 1e-12
+                && (&kept[0].middle - &middle).amax() < 1e-12,
             "what is kept should be the rows that enter the block, and the rows after its heads. Normalised rows enter each half, and what it finds is added"
         );
         assert!(

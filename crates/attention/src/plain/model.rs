@@ -68,6 +68,13 @@ pub struct Block {
     pub heads: Heads,
     pub mlp: Mlp,
 }
+
+/// What the backward pass needs of a block.
+pub struct KeptBlock {
+    pub start: Matrix, // (n, d_model), what entered it
+    pub heads: Kept,
+    pub middle: Matrix, // (n, d_model), what left its heads
+}
 // ANCHOR_END: block
 
 // ANCHOR: model
@@ -101,20 +108,16 @@ impl Model {
 
 // ANCHOR: forward
 impl Model {
-    /// The scores (n, vocabulary) of what follows each token; for the backward pass, of
-    /// each block what enters its halves and what its heads kept, and what left the last
-    /// block.
-    pub fn forward(
-        &self,
-        tokens: &[usize],
-    ) -> (Matrix, Vec<(Matrix, Kept, Matrix)>, Matrix) {
+    /// The scores (n, vocabulary) of what follows each token; and for the backward pass,
+    /// what each block kept, and what left the last block.
+    pub fn forward(&self, tokens: &[usize]) -> (Matrix, Vec<KeptBlock>, Matrix) {
         let mut x = self.embedding.select_rows(tokens);
         let mut kept = vec![];
         for Block { heads, mlp } in &self.blocks {
             let (found, of_heads) = heads.forward(&rms_norm(&x), causal);
             let middle = &x + found;
             let end = &middle + mlp.forward(&rms_norm(&middle));
-            kept.push((x, of_heads, middle));
+            kept.push(KeptBlock { start: x, heads: of_heads, middle });
             x = end;
         }
         (rms_norm(&x) * &self.unembedding, kept, x)
@@ -134,12 +137,12 @@ impl Model {
         gradients.unembedding = rms_norm(&end).transpose() * &grad_scores;
         let mut grad_x =
             rms_norm_backward(&end, &(grad_scores * self.unembedding.transpose()));
-        for (i, (start, of_heads, middle)) in kept.iter().enumerate().rev() {
+        for (i, kept) in kept.iter().enumerate().rev() {
             let Block { heads, mlp } = &self.blocks[i];
-            let (grad, mlp) = mlp.backward(&rms_norm(middle), &grad_x);
-            grad_x += rms_norm_backward(middle, &grad);
-            let (grad, layer) = heads.backward(of_heads, &grad_x);
-            grad_x += rms_norm_backward(start, &grad);
+            let (grad, mlp) = mlp.backward(&rms_norm(&kept.middle), &grad_x);
+            grad_x += rms_norm_backward(&kept.middle, &grad);
+            let (grad, layer) = heads.backward(&kept.heads, &grad_x);
+            grad_x += rms_norm_backward(&kept.start, &grad);
             gradients.blocks[i] = Block { heads: Heads { layer, ..*heads }, mlp };
         }
         gradients.embedding.fill(0.0);
