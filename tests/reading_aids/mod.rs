@@ -108,10 +108,12 @@ fn a_letter_shows_what_it_stands_for() {
     let letter = point_of(&mut tab, "#letter");
     tab.point_at(letter);
     let text = card(&mut tab, true);
+    // In the row of the chapter, not in the table of letters that hold everywhere.
     let formulas = chapter("formulas.md");
-    let row = formulas.lines().find(|line| line.starts_with("| $R$ |")).unwrap();
-    let meaning = row.split('|').nth(2).unwrap().trim();
-    let meaning = meaning.split('$').next().unwrap();
+    let (_, row) = formulas.split_once("| [The memory wall](memory-wall.md) | ").unwrap();
+    let (_, meaning) = row.split_once("$R$: ").unwrap();
+    let meaning = meaning.split([';', '·', '$']).next().unwrap().trim();
+    assert!(meaning.len() > 10, "{meaning}");
     assert!(text.starts_with('R') && text.contains(meaning), "{text}");
 }
 
@@ -204,7 +206,7 @@ const QUERIES: [(&str, &str); 45] = [
     ("grouped query attention", "shared-keys.html#one-library-several-readers"),
     ("rope", "positions.html#angles"),
     ("RoPE", "positions.html#angles"),
-    ("KV cache", "decoding.html"),
+    ("KV cache", "decoding.html#nothing-changes-in-the-past"),
     ("MLA", "shared-keys.html#latent-keys"),
     ("sdpa", "scaled-dot-product-attention.html"),
     ("LayerNorm", "layer.html#where-a-layer-stands-in-a-model"),
@@ -328,7 +330,7 @@ fn the_search_works_by_keys_and_marks_what_it_found() {
     let marked = "[...CSS.highlights.get('search') ?? []].map(range => range.toString().toLowerCase())";
     let words: Vec<String> = tab.ask(marked);
     assert!(
-        words.len() > 3 && words.iter().all(|word| word.contains("jacobian")),
+        words.len() > 1 && words.iter().all(|word| word.contains("jacobian")),
         "{words:?}"
     );
     tab.press(Key::ESCAPE);

@@ -36,11 +36,12 @@ function page(address) {
     return pages.get(address);
 }
 
-// The page with the table of letters, and the heading above that.
-const LETTERS = 'formulas.html#letters';
+// The page with the letters, and the headings above those that hold everywhere and those of chapters.
+const [LETTERS, LETTERS_BY_CHAPTER] = ['letters', 'letters-by-chapter'];
+const SHEET = 'formulas.html';
 
-// Where a letter is not that of the table: any letter on the first page, where matrices have names of no meaning, and beside the table.
-const OTHER_LETTERS = [[/\/((using-this-book|welcome|index|formulas)\.html)?$/, /./], [/\/(layer|backward)\.html$/, /^R$/]];
+// Where letters have no meaning of the book's: on the first pages, and beside the tables.
+const WITHOUT_LETTERS = /\/((using-this-book|welcome|index|formulas)\.html)?$/;
 
 // The link to a page of the book, or the formula of one letter, that an element is in. A link that sets a figure (by its query) has no card:
 // that would show the figure as it was drawn.
@@ -56,19 +57,48 @@ function subjectAround(element) {
 
 const source = formula => formula.querySelector('annotation')?.textContent.trim() ?? '';
 
-// The row of the table for a letter: the one that begins with it, or for one with an index the one that explains it.
-async function row(letter) {
-    if (OTHER_LETTERS.some(([page, letters]) => page.test(location.pathname) && letters.test(letter))) {
-        return [];
-    }
-    const address = new URL(LETTERS, location.href);
-    const letters = await page(address.origin + address.pathname);
-    let table = letters?.getElementById(address.hash.slice(1));
+const names = cell => [...cell.querySelectorAll('.katex')].flatMap(formula => source(formula).split(/,\s*/));
+
+// The cells of each row of the table below a heading.
+function rowsBelow(sheet, heading) {
+    let table = sheet?.getElementById(heading);
     while (table && !table.querySelector('tr')) {
         table = table.nextElementSibling;
     }
-    const rows = [...table?.querySelectorAll('tbody tr') ?? []].map(({ cells }) => [...cells]);
-    const names = cell => [...cell.querySelectorAll('.katex')].flatMap(formula => source(formula).split(/,\s*/));
+    return [...table?.querySelectorAll('tbody tr') ?? []].map(({ cells }) => [...cells]);
+}
+
+// The letters of a chapter, each with its meaning: its row has them with dots between, and a colon that stays with the letter.
+function ofChapter(cell) {
+    const entries = [];
+    const begin = () => entries.push([document.createElement('p')]);
+    begin();
+    for (const node of cell.childNodes) {
+        for (const part of node.nodeType === Node.TEXT_NODE ? node.data.split(/( · )/) : [node.cloneNode(true)]) {
+            const entry = entries.at(-1);
+            if (part === ' · ') {
+                begin();
+            } else {
+                entry.at(-1).append(part);
+            }
+            if (entry.length === 1 && part.textContent?.endsWith(':')) {
+                entry.push(document.createElement('p'));
+            }
+        }
+    }
+    return entries.filter(entry => entry.length === 2);
+}
+
+// What a letter stands for: in this chapter, or else everywhere. A letter with an index may stand in the meaning of another.
+async function row(letter) {
+    if (WITHOUT_LETTERS.test(location.pathname)) {
+        return [];
+    }
+    const sheet = await page(new URL(SHEET, location.href).href);
+    const here = link => new URL(link.getAttribute('href'), location.href).pathname === location.pathname;
+    const isOfHere = cell => [...cell.querySelectorAll('a')].some(here);
+    const own = rowsBelow(sheet, LETTERS_BY_CHAPTER).filter(([chapter]) => isOfHere(chapter));
+    const rows = [...own.flatMap(([, letters]) => ofChapter(letters)), ...rowsBelow(sheet, LETTERS)];
     return rows.find(([first]) => names(first).includes(letter))
         ?? rows.find(([, meaning]) => letter.includes('_') && names(meaning).includes(letter)) ?? [];
 }

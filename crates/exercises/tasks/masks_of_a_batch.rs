@@ -9,8 +9,8 @@
 //! and none sees a padding token. There is one exception, without which softmax would divide by 0: a row that would see nothing sees itself.
 //! Its output is thrown away, and nothing else may read it.
 //!
-//! `positions` returns the position of each token, for rotations: the first token of each text has the position 0, and so has padding before it.
-//! Behind a text the positions go on.
+//! `positions` returns the position of each token, from which a model learns its place. The first token of each text has the position 0, and
+//! so has padding before it. Behind a text the positions go on.
 //!
 //! # Hint
 //!

@@ -5,7 +5,7 @@
 //! The obvious program stores a matrix of $n^2$ weights. But an output row needs only its own row of weights. Compute
 //! causal attention one query at a time, so that four times the tokens take four times the memory.
 //!
-//! `q` is $(n_q, d)$, `k` is $(n_k, d)$, `v` is $(n_k, d_v)$, and the output is $(n_q, d_v)$. As in *Masking*, the last
+//! `q` is $(n_q, d)$, `k` is $(n_k, d)$, `v` is $(n_k, d_v)$, and the output is $(n_q, d_v)$. As in *Decoding*, the last
 //! query stands at the last key, and a query that sees nothing gets zeros. Scores may be in the thousands. Don't call the
 //! crate.
 //!

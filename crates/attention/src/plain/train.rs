@@ -4,7 +4,7 @@ use super::{Matrix, softmax_rows};
 /// The mean surprise at the tokens that did come next, −ln(weight), and its gradient with
 /// respect to the scores (n, vocabulary).
 pub fn cross_entropy(scores: &Matrix, next: &[usize]) -> (f64, Matrix) {
-    let mut gradient = softmax_rows(scores);
+    let mut gradient = softmax_rows(scores); // the weights, less 1 where `next` is
     let mut loss = 0.0;
     for (i, &token) in next.iter().enumerate() {
         loss -= gradient[(i, token)].ln();

@@ -73,6 +73,17 @@ fn worked_example(page: &mut Page) -> Result<()> {
     let sum: Vec<_> = sum.collect();
     let entry = fixed(e.gradients.k[(0, 0)], 3);
     page.value("first-grad-key", format!("({}) / \\sqrt 2 = {entry}", sum.join(" + ")));
+
+    // The mean of the last row again, from its output.
+    let output = a * &e.cache.v;
+    let [first, second] = [0, 1].map(|c| fixed(output[(2, c)], 3));
+    let grads = [0, 1].map(|c| e.grad_output[(2, c)]);
+    let [grad_first, grad_second] = grads.map(|grad| fixed(grad, 0));
+    let mean = fixed(means[2], 3);
+    page.value(
+        "third-mean",
+        format!("{grad_first} \\cdot {first} + ({grad_second}) \\cdot {second} = {mean}"),
+    );
     Ok(())
 }
 

@@ -95,21 +95,23 @@ fn faster(page: &mut Page) -> Result<Claim> {
 fn ridge(page: &mut Page) -> Result<Claim> {
     let kinds = facts::kinds()?;
     let row = |kind: &facts::Kind| {
-        let cell = |(x, waits): (&f64, bool)| {
+        let cell = |(x, waits): (f64, bool)| {
             let bound = if waits { "memory" } else { "compute" };
-            format!("{} ({bound})", fixed(*x, 0))
+            format!("{} ({bound})", fixed(x, 0))
         };
-        let cells = kind.intensities.iter().zip(kind.waits_for_memory()).map(cell);
+        let [once, sweeps, never] = kind.intensities;
+        let [once_waits, sweeps_wait, never_waits] = kind.waits_for_memory();
+        let cells = [(sweeps, sweeps_wait), (once, once_waits), (never, never_waits)];
         let peak = significant(kind.rate / 1e12, 3);
-        let bandwidth = fixed(A100.bandwidth / 1e12, 2);
+        let bandwidth = fixed(A100.bandwidth / 1e12, 3);
         let ridge = format!("{peak} / {bandwidth} = {}", fixed(kind.ridge(), 0));
-        [kind.name.to_owned(), ridge].into_iter().chain(cells).collect::<Vec<_>>()
+        [vec![kind.name.to_owned(), ridge], cells.map(cell).to_vec()].concat()
     };
     let header = [
         "numbers",
         "ridge: TFLOP/s over TB/s",
-        "each matrix once",
         "all sweeps, average",
+        "each matrix once",
         "weights never leave",
     ];
     page.table("ridges", &header, &kinds.iter().map(row).collect::<Vec<_>>());

@@ -26,7 +26,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
             vec![format!("{number}. {about}"), own.len().to_string(), cases.to_string()]
         })
         .collect();
-    let header = ["group", "planted faults", "fewest cases that catch one of them"];
+    let header = ["group", "planted faults", "cases per fault, at least"];
     page.table("faults", &header, &rows);
     results(page)
 }

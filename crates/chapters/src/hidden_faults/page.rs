@@ -56,7 +56,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
         "leaks",
         (
             "The loss of the right program and of two faulty ones",
-            "The curve of the right program falls to zero. Those of the two faulty ones fall, too, more slowly, and end near two and three.",
+            "The curve of the right program falls to zero. Those of the two faulty ones fall, too, more slowly, and end far above it.",
         ),
         &[
             ("right", BLUE),

@@ -158,16 +158,19 @@ fn initialisation(page: &mut Page) -> Result<()> {
         [("a tenth of Xavier", 0.1), ("**Xavier**", 1.0), ("three times Xavier", 3.0)]
     {
         let start = facts::start(factor)?;
-        let gradient = if start.grad_w_q < 0.01 {
-            format!("$ {} $", scientific(start.grad_w_q, 1))
-        } else {
-            fixed(start.grad_w_q, 2)
+        let gradient = |size: f64| {
+            if size < 0.01 {
+                format!("$ {} $", scientific(size, 1))
+            } else {
+                fixed(size, 2)
+            }
         };
         rows.push(vec![
             name.to_owned(),
             fixed(start.scores, 2),
             percent(start.entropy, 0),
-            gradient,
+            gradient(start.grad_w_q),
+            gradient(start.grad_w_o),
         ]);
     }
     let header = [
@@ -175,6 +178,7 @@ fn initialisation(page: &mut Page) -> Result<()> {
         "size of the scores",
         "evenness of the weights",
         "size of $\\partial \\mathcal{L} / \\partial W_Q$",
+        "size of $\\partial \\mathcal{L} / \\partial W_O$",
     ];
     page.table("initialisation", &header, &rows);
     Ok(())

@@ -43,8 +43,8 @@ fn sizes(page: &mut Page) {
     {
         page.value(key, integer(number));
     }
-    let of_state = (D * (D + 1)) as f64 / (2 * D) as f64; // numbers, against those of a token
-    page.value("state-tokens", integer(of_state.round() as usize));
+    let of_state = D * D; // numbers, without z, which the models named there don't have
+    page.value("state-tokens", integer(of_state / (2 * D)));
 }
 
 /// Which pairs are computed, of twelve tokens in chunks of four.

@@ -123,7 +123,7 @@ fn large_and_negative(page: &mut Page) -> Result<()> {
             &weights(&single_weights.map(f64::from)),
         ],
         ["$-10^9$ in `f16`", "$−\\infty$", "NaN, three times"],
-        ["$-\\infty$, this crate", "$−\\infty$", &weights(&infinite_weights)],
+        ["$-\\infty$, the library", "$−\\infty$", &weights(&infinite_weights)],
     ];
     let header = ["hidden by adding", "the score 2 becomes", "weights"];
     page.table("finite", &header, &rows.map(|row| row.map(str::to_owned).to_vec()));

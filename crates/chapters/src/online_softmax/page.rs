@@ -122,7 +122,7 @@ fn costs(page: &mut Page) {
                 percent(cost.exponentials, decimals)
             }),
             ("extra operations per score", &|cost| significant(cost.operations, 3)),
-            ("as a share of all operations", &|cost| percent(cost.share, 1)),
+            ("compared with plain attention", &|cost| percent(cost.share, 1)),
         ],
     );
 }

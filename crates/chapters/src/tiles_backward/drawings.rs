@@ -86,7 +86,7 @@ pub fn one_tile(page: &mut Page) -> Result<()> {
             arrow(area, &[(397, 44), (397, 108)], MUTED)?;
             label(area, (146, 74), "L", TEXT)?;
             label(area, (422, 74), "D", TEXT)?;
-            block((8, 110), 230, "A = exp(S − L)", MUTED)?;
+            block((8, 110), 230, "A = exp(S + M − L)", MUTED)?;
             block((282, 110), 230, "dS = A ⊙ (dA − D)", MUTED)?;
             arrow(area, &[(238, 128), (280, 128)], MUTED)?;
             arrow(area, &[(88, 146), (88, 250)], GREEN)?;

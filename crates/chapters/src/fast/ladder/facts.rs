@@ -269,6 +269,13 @@ impl Ladder {
         Ok(scores() / (kernel.rows * kernel.columns) as f64 * kernel.seconds)
     }
 
+    /// The largest tile of queries and keys of step 7: blocks of queries are of one size, and of whole panels.
+    pub fn tile_of_registers(&self) -> Result<(usize, usize)> {
+        let panel = self.kernel("scores", D)?.rows;
+        let queries = N.div_ceil(N.div_ceil(Flash::TILES.queries));
+        Ok((queries.next_multiple_of(panel), Flash::TILES.keys))
+    }
+
     fn packing(&self) -> Result<f64> {
         let packing = self.kernel("packing", D)?;
         let blocks = (HEADS * N.div_ceil(Flash::TILES.queries)) as f64;

@@ -61,6 +61,8 @@ fn giga(rate: f64) -> String {
 fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
     let (rows, columns) = LARGE;
     page.value("tile-large", format!("{rows} × {columns}"));
+    let (rows, columns) = ladder.tile_of_registers()?;
+    page.value("tile-registers", format!("{} × {columns}", integer(rows)));
     let [small, large] = [SMALL, LARGE]
         .map(|tile| -> Result<f64> { Ok(rate(ladder.product(tile)?, tile)) });
     let (small, large) = (small?, large?);
@@ -174,6 +176,12 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
         page.value(key, format!("{} ms", fixed(1e3 * rest, 0)));
     }
     page.value("left-says", left_says(&left));
+    let registers = &steps[6];
+    let new = registers.exchange.iter().map(|(_, seconds)| seconds.max(0.0));
+    let vector = ladder.exponentials("vector")?;
+    let rest = registers.seconds - new.sum::<f64>() - vector;
+    page.value("price-vector", format!("{} ms", fixed(1e3 * vector, 0)));
+    page.value("left-registers", format!("{} ms", fixed(1e3 * rest, 0)));
     page.value("left-tiles-says", left_tiles_says(left[2], left[3]));
     let exponentials = ladder.exponentials("one by one")?;
     page.value("price-exponentials", duration(exponentials));
@@ -182,12 +190,17 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
 }
 
 /// Says what the seconds that are left of steps 3, 4 and 5 tell of the price of step 3's exponential.
-fn left_says(left: &[f64]) -> &'static str {
-    if left[0] < 0.5 * left[1].min(left[2]) {
-        "The loops around the exponential are the same in all three, so that their bookkeeping must be in version 3, too. \
-         Too much was subtracted there: a call of `exp2f` costs less in this program than alone."
+fn left_says(left: &[f64]) -> String {
+    let others = left[1].min(left[2]);
+    let [scratch, least] = [left[0], others].map(|seconds| fixed(1e3 * seconds, 0));
+    if left[0] < 0.5 * others {
+        format!(
+            "Versions 4 and 5 spend at least {least} ms on all else. Version 3 has the same loops, and the table leaves it \
+             {scratch} ms. Too much was subtracted there. The products have the same price in all three, so it must be the \
+             exponentials': a call of `exp2f` costs less in this program than alone."
+        )
     } else {
-        "These are too much alike for a price that is far off."
+        "These are too much alike for a price that is far off.".to_owned()
     }
 }
 
@@ -234,20 +247,30 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step], runs: &[Again]) -> Res
     let forward = ladder.usual(runs, &PASSES[0], "registers")?;
     let both = ladder.usual(runs, &PASSES[2], "registers")?;
     page.value("both-over-forward", fixed(both / forward, 1));
-    page.value("both-of-runs", of_each_run(runs, &PASSES[2], |ratio| fixed(ratio, 1)));
-    page.value("causal-of-runs", of_each_run(runs, &PASSES[1], |it| percent(it, 0)));
+    let [full, causal, both] = [0, 1, 2].map(|pass| ("registers", &PASSES[pass]));
+    page.value("both-of-runs", of_each_run(runs, both, full, |it| fixed(it, 1)));
+    page.value("causal-of-runs", of_each_run(runs, causal, full, |it| percent(it, 0)));
+    for (key, registers) in [("gain-of-runs", full), ("gain-causal-of-runs", causal)] {
+        let tiles = ("tiles", registers.1);
+        page.value(key, of_each_run(runs, tiles, registers, |it| fixed(it, 2)));
+    }
     Ok(())
 }
 
-/// The time of a pass of step 7 as a multiple of the forward pass's in the same run: the least and the most of all runs, as "1.2 to 1.3".
-fn of_each_run(runs: &[Again], pass: &Pass, shown: impl Fn(f64) -> String) -> String {
-    let times = |pass: &Pass| {
-        let name = format!("registers, {}", pass.words);
+/// The time of a pass of one step as a multiple of another's in the same run: the least and the most of all runs, as "1.2 to 1.3".
+fn of_each_run(
+    runs: &[Again],
+    one: (&str, &Pass),
+    other: (&str, &Pass),
+    shown: impl Fn(f64) -> String,
+) -> String {
+    let times = |(step, pass): (&str, &Pass)| {
+        let name = format!("{step}, {}", pass.words);
         runs.iter().find(|run| run.name == name).map_or([None; 3], |run| run.times)
     };
-    let together = times(&PASSES[0]).into_iter().zip(times(pass));
+    let together = times(other).into_iter().zip(times(one));
     let ratios: Vec<_> =
-        together.filter_map(|(forward, time)| Some(time? / forward?)).collect();
+        together.filter_map(|(other, one)| Some(one? / other?)).collect();
     if ratios.is_empty() {
         return "–".to_owned();
     }
