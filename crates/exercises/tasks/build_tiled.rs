@@ -3,7 +3,7 @@
 //! hard, 45 minutes, without `attention::`
 //!
 //! `tiles` cuts $0 \dots n$ into ranges of `tile` numbers, the last of which may be shorter, and `rows` copies a range of rows out of a matrix.
-//! `tiled` computes what `attention` computes, without ever holding more scores than those of one tile. It walks over tiles of queries, and
+//! `tiled` computes what `attention` computes, without ever holding more scores than one tile has. It walks over tiles of queries, and
 //! for each over all tiles of keys; every query has a `Partial`, which absorbs the keys that it sees. Return the output $(n_q, d_v)$ and the
 //! log-sum-exp of each query. You have `scores` and `Partial`. A query that sees nothing makes `finish` panic.
 //!

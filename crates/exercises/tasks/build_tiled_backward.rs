@@ -2,7 +2,7 @@
 //!
 //! hard, 60 minutes, without `attention::`
 //!
-//! `tiled_backward` returns the gradients of queries, keys and values without ever holding more weights than those of one tile. It gets what
+//! `tiled_backward` returns the gradients of queries, keys and values without ever holding more weights than one tile has. It gets what
 //! the forward pass kept, the output $(n_q, d_v)$ and the log-sum-exp of each query, and the gradient of the output. For each tile it computes
 //! the scores once more, and the weights from them. The softmax needs one number of a whole row, $D$, which must be known before the first tile:
 //! the chapter shows that output and gradient give it away. `tiles` and `rows` are those of `tiled`.

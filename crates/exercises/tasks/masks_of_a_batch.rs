@@ -3,7 +3,7 @@
 //! medium, 25 minutes
 //!
 //! A batch has one length, so shorter texts are filled up with padding tokens: behind the text, or before it. Programs that write do the latter,
-//! so that every text ends at the same place. Both masks are needed then, the causal one and that of the padding, and they meet in a trap.
+//! so that every text ends at the same place. Both masks are needed then, the causal one and the padding's, and they meet in a trap.
 //!
 //! `masks` returns for each text a matrix $(n, n)$, where $n$ is the longest length: true where a query sees a key. No token sees its future,
 //! and none sees a padding token. There is one exception, without which softmax would divide by 0: a row that would see nothing sees itself.

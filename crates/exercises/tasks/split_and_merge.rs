@@ -3,10 +3,10 @@
 //! easy, 15 minutes
 //!
 //! Libraries keep a matrix as one list of numbers, row by row. For many heads they turn the list of a matrix
-//! $(n, h d)$ into that of an array $(h, n, d)$, so that each head's matrix is one piece of memory. After attention they turn it back. Many programs for a GPU have both functions.
+//! $(n, h d)$ into the list of an array $(h, n, d)$, so that each head's matrix is one piece of memory. After attention they turn it back. Many programs for a GPU have both functions.
 //!
-//! Write them. In the list of $(n, h d)$, the numbers of the first token come first. In that of $(h, n, d)$, the
-//! numbers of the first head come first, and within them those of the first token.
+//! Write them. In the list of $(n, h d)$, the numbers of the first token come first. In the list of $(h, n, d)$, the
+//! numbers of the first head come first, and within them the numbers of the first token.
 //!
 //! # Hint
 //!
