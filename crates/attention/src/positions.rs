@@ -60,6 +60,21 @@ pub struct Rotary {
     base: f64,
     pairs: RotaryPairs,
     stretch: f64,
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    slowed: Option<Slowed>,
+}
+
+/// Which pairs are slowed by a factor: see [`Rotary::slowed`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+struct Slowed {
+    factor: f64,
+    turns: (f64, f64),
+    length: f64,
 }
 
 /// The columns of a head of width d that are turned together.
@@ -130,7 +145,7 @@ impl Rotary {
     /// # Errors
     /// `base` is not greater than 1 and finite.
     pub fn new(base: f64, pairs: RotaryPairs) -> Result<Self> {
-        let rotary = Rotary { base, pairs, stretch: 1.0 };
+        let rotary = Rotary { base, pairs, stretch: 1.0, slowed: None };
         rotary.check()?;
         Ok(rotary)
     }
@@ -145,6 +160,32 @@ impl Rotary {
     /// S. Chen et al., *Extending Context Window of Large Language Models via Positional Interpolation* (2023).
     pub fn stretched(self, stretch: f64) -> Result<Self> {
         let rotary = Rotary { stretch, ..self };
+        rotary.check()?;
+        Ok(rotary)
+    }
+
+    /// Returns the same with its slow pairs slowed further, as in Llama 3.1 and later: a model that was trained on texts of `length` tokens
+    /// then reads longer ones. A pair that makes at most `turns.0` turns in such a text has its angles divided by `factor`. One that makes
+    /// `turns.1` or more, and so tells near positions apart, keeps them; in between, frequencies are mixed in proportion.
+    ///
+    /// # Errors
+    /// `factor` is not at least 1 and finite, `turns` are not two increasing positive numbers, or `length` is 0.
+    ///
+    /// # Source
+    /// A. Grattafiori et al., *The Llama 3 Herd of Models* (2024), and the program that was published with it.
+    ///
+    /// ```
+    /// use attention::{Rotary, positions::RotaryPairs};
+    ///
+    /// let rotary = Rotary::new(500_000.0, RotaryPairs::Halves)?;
+    /// let slowed = rotary.slowed(8.0, (1.0, 4.0), 8192)?;
+    /// assert_eq!(slowed.angle(7, 0, 128), 7.0); // thousands of turns
+    /// assert_eq!(slowed.angle(7, 63, 128), rotary.angle(7, 63, 128) / 8.0); // less than one
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn slowed(self, factor: f64, turns: (f64, f64), length: usize) -> Result<Self> {
+        let slowed = Slowed { factor, turns, length: length as f64 };
+        let rotary = Rotary { slowed: Some(slowed), ..self };
         rotary.check()?;
         Ok(rotary)
     }
@@ -164,6 +205,19 @@ impl Rotary {
             let because = "it must be at least 1 and finite";
             return out_of_range("stretch", self.stretch, because);
         }
+        if let Some(Slowed { factor, turns: (few, many), length }) = self.slowed {
+            if !(factor >= 1.0 && factor.is_finite()) {
+                let because = "it must be at least 1 and finite";
+                return out_of_range("factor", factor, because);
+            }
+            if !(few > 0.0 && many > few && many.is_finite()) {
+                let because = "they must be positive, finite, and the second larger";
+                return Err(wrong_value("turns", format!("({few}, {many})"), because));
+            }
+            if !(length >= 1.0 && length.is_finite()) {
+                return out_of_range("length", length, "at least one token is needed");
+            }
+        }
         Ok(())
     }
 
@@ -177,7 +231,12 @@ impl Rotary {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn angle(self, position: isize, pair: usize, d: usize) -> f64 {
-        let frequency = self.base.powf(-2.0 * pair as f64 / d as f64);
+        let mut frequency = self.base.powf(-2.0 * pair as f64 / d as f64);
+        if let Some(Slowed { factor, turns: (few, many), length }) = self.slowed {
+            let turns = length * frequency / std::f64::consts::TAU;
+            let kept = ((turns - few) / (many - few)).clamp(0.0, 1.0);
+            frequency *= kept + (1.0 - kept) / factor;
+        }
         position as f64 / self.stretch * frequency
     }
 

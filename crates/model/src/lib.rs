@@ -12,6 +12,8 @@ mod transformer;
 
 mod heads; // what they look at
 
+#[cfg(feature = "open")]
+pub mod opened; // models of others
 #[cfg(feature = "train")]
 mod tasks;
 #[cfg(feature = "train")]

@@ -4,7 +4,7 @@ use attention::{NamedParameters, named_parameters};
 use fast::Float;
 use nalgebra::{DMatrix, DVector, RowDVector};
 
-/// What is added to the mean square, so that a row of zeros can be divided.
+/// What fresh norms add to the mean square.
 const EPSILON: f64 = 1e-5;
 
 /// RMSNorm: each row is divided by the root of its mean square, and each column is multiplied by a learned gain.
@@ -15,6 +15,8 @@ const EPSILON: f64 = 1e-5;
 pub struct RmsNorm<T: Float> {
     /// (1, d_model), ones at first.
     pub gain: RowDVector<T>,
+    /// What is added to the mean square, so that a row of zeros can be divided.
+    pub epsilon: f64,
 }
 
 named_parameters! { impl[T: Float] NamedParameters<T> for RmsNorm<T> { gain } }
@@ -29,12 +31,12 @@ pub struct NormCache<T: Float> {
 impl<T: Float> RmsNorm<T> {
     /// Returns a norm with gains of one.
     pub fn new(d_model: usize) -> Self {
-        RmsNorm { gain: RowDVector::repeat(d_model, T::one()) }
+        RmsNorm { gain: RowDVector::repeat(d_model, T::one()), epsilon: EPSILON }
     }
 
     /// Shapes: `x` (n, d_model) → (n, d_model).
     pub fn forward(&self, x: &DMatrix<T>) -> (DMatrix<T>, NormCache<T>) {
-        let root = root_mean_squares(x);
+        let root = root_mean_squares(x, self.epsilon);
         let mut unit = x.clone();
         unit.column_iter_mut().for_each(|mut column| column.component_div_assign(&root));
         let mut y = unit.clone();
@@ -58,7 +60,7 @@ impl<T: Float> RmsNorm<T> {
             grad.zip_zip_apply(&unit, &along, |grad, unit, along| *grad -= unit * along);
             grad.component_div_assign(root);
         }
-        (grad_x, RmsNorm { gain })
+        (grad_x, RmsNorm { gain, ..*self })
     }
 }
 
@@ -111,8 +113,8 @@ fn centred<T: Float>(x: &DMatrix<T>) -> DMatrix<T> {
 }
 
 /// Returns the root of the mean of a row's squares and ε, for each row.
-fn root_mean_squares<T: Float>(x: &DMatrix<T>) -> DVector<T> {
-    let epsilon: T = nalgebra::convert(EPSILON);
+fn root_mean_squares<T: Float>(x: &DMatrix<T>, epsilon: f64) -> DVector<T> {
+    let epsilon: T = nalgebra::convert(epsilon);
     let mut root = mean_of_products(x, x).map(|mean| (mean + epsilon).sqrt());
     for (root, row) in root.iter_mut().zip(x.row_iter()) {
         // The squares were too large for `T`, which the root need not be.

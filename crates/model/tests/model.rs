@@ -1,5 +1,8 @@
 //! The model against PyTorch and against finite differences, its cache against whole texts, and its bits.
 
+#[cfg(feature = "open")]
+mod opened;
+
 use attention::{
     KeyValueCache, NamedParameters, Result, gradient_check, gradient_check_parameters,
 };
@@ -95,7 +98,10 @@ fn layer_norm_and_its_gradients_are_those_of_pytorch() {
     let golden = &golden["layer_norm"];
     let row =
         |name: &str| -> RowDVector<f64> { matrix(&golden[name]).row(0).into_owned() };
-    let norm = LayerNorm { rms: RmsNorm { gain: row("gain") }, bias: row("bias") };
+    let norm = LayerNorm {
+        rms: RmsNorm { gain: row("gain"), epsilon: 1e-5 },
+        bias: row("bias"),
+    };
     let (y, cache) = norm.forward(&matrix(&golden["x"]));
     compare("y", &y, &golden["y"]);
     let (grad_x, grads) = norm.backward(&cache, &matrix(&golden["grad_y"]));

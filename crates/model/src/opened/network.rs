@@ -1,0 +1,387 @@
+//! The layers of models that others have trained, forward: those of the book in other orders.
+
+use super::families::Family;
+use crate::mlp::sigmoid;
+use crate::norm::{LayerNorm, RmsNorm};
+use anyhow::{Result, ensure};
+use attention::engine::{ByWeights, linear_by};
+use attention::{ForwardOptions, KeyValueCache, Mask, MultiHeadAttention};
+use fast::Flash;
+use nalgebra::{DMatrix, DMatrixView, RowDVector};
+use std::f64::consts::FRAC_1_SQRT_2;
+
+/// A matrix and its bias, which has no columns where there is none.
+#[derive(Debug, Clone)]
+pub struct Linear {
+    /// (d_in, d_out)
+    pub w: DMatrix<f32>,
+    /// (1, d_out) or (1, 0)
+    pub b: RowDVector<f32>,
+}
+
+impl Linear {
+    fn forward(&self, x: &DMatrix<f32>) -> Result<DMatrix<f32>> {
+        Ok(linear_by(&Flash::new(), x, &self.w, &self.b)?)
+    }
+}
+
+/// Either norm.
+#[derive(Debug, Clone)]
+pub enum Norm {
+    /// Rows divided by the root of their mean square.
+    Rms(RmsNorm<f32>),
+    /// Rows moved to a mean of zero first, and a bias at the end.
+    Layer(LayerNorm<f32>),
+}
+
+impl Norm {
+    fn forward(&self, x: &DMatrix<f32>) -> DMatrix<f32> {
+        match self {
+            Norm::Rms(norm) => norm.forward(x).0,
+            Norm::Layer(norm) => norm.forward(x).0,
+        }
+    }
+}
+
+/// What is done to each number of the hidden layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// h · sigmoid(h)
+    Silu,
+    /// h · Φ(h), where Φ is the normal distribution's.
+    Gelu,
+    /// The same up to a thousandth, by a hyperbolic tangent.
+    GeluTanh,
+}
+
+impl Activation {
+    fn apply(self, hidden: &mut DMatrix<f32>) {
+        match self {
+            Activation::Silu => hidden.component_mul_assign(&sigmoid(hidden)),
+            Activation::Gelu => hidden.apply(|h| {
+                *h *= 0.5 * (1.0 + libm::erff(*h * FRAC_1_SQRT_2 as f32));
+            }),
+            Activation::GeluTanh => {
+                // (1 + tanh u) / 2 = sigmoid(2u)
+                let twice = 2.0 * (2.0 / std::f32::consts::PI).sqrt();
+                let u = hidden.map(|h| twice * (h + 0.044715 * h * h * h));
+                hidden.component_mul_assign(&sigmoid(&u));
+            }
+        }
+    }
+}
+
+/// The layer that is not attention: up, an activation, and down; or, with a gate, `(act(x W_gate) ⊙ x W_up) W_down`.
+#[derive(Debug, Clone)]
+pub struct Feed {
+    /// (d_model, d_hidden), if there is a gate.
+    pub gate: Option<Linear>,
+    /// (d_model, d_hidden)
+    pub up: Linear,
+    /// (d_hidden, d_model)
+    pub down: Linear,
+    /// Of the gate, or of the hidden layer if there is none.
+    pub activation: Activation,
+}
+
+impl Feed {
+    fn forward(&self, x: &DMatrix<f32>) -> Result<DMatrix<f32>> {
+        let mut hidden = self.up.forward(x)?;
+        match &self.gate {
+            Some(gate) => {
+                let mut gate = gate.forward(x)?;
+                self.activation.apply(&mut gate);
+                hidden.component_mul_assign(&gate);
+            }
+            None => self.activation.apply(&mut hidden),
+        }
+        self.down.forward(&hidden)
+    }
+}
+
+/// Attention and what follows it, each with a norm, before it or after it.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// Before attention, or after it where [`Family::Bert`] is.
+    pub attention_norm: Norm,
+    /// The library's layer.
+    pub attention: MultiHeadAttention<f32>,
+    /// Before the MLP, or after it.
+    pub mlp_norm: Norm,
+    /// The other half of the block.
+    pub mlp: Feed,
+}
+
+/// A head: its block, and its place in the block, both from 0.
+pub type Head = (usize, usize);
+
+/// What a pass went through.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The vectors of all tokens before each block, and at the end (n, d_model).
+    pub hidden: Vec<DMatrix<f32>>,
+    /// The weights of each head of each block (n, n).
+    pub weights: Vec<Vec<DMatrix<f32>>>,
+}
+
+/// A model of somebody else's, forward.
+#[derive(Debug, Clone)]
+pub struct Network {
+    /// How it is built.
+    pub family: Family,
+    /// A column for each token (d_model, vocabulary).
+    pub embedding: DMatrix<f32>,
+    /// A column for each position (d_model, context), where positions are learned.
+    pub positions: Option<DMatrix<f32>>,
+    /// Of the embedded tokens, before the first block.
+    pub embedding_norm: Option<Norm>,
+    /// One after the other.
+    pub blocks: Vec<Block>,
+    /// Of the last block's output.
+    pub norm: Option<Norm>,
+    /// From a token's vector to the scores of the next (d_model, vocabulary), if it isn't the embedding.
+    pub unembedding: Option<DMatrix<f32>>,
+}
+
+impl Network {
+    /// Returns how many tokens there are.
+    pub fn vocabulary(&self) -> usize {
+        self.embedding.ncols()
+    }
+
+    /// Returns how many parameters the model has.
+    pub fn parameters(&self) -> usize {
+        let linear = |linear: &Linear| linear.w.len() + linear.b.len();
+        let norm = |norm: &Norm| match norm {
+            Norm::Rms(norm) => norm.gain.len(),
+            Norm::Layer(norm) => norm.rms.gain.len() + norm.bias.len(),
+        };
+        let blocks = self.blocks.iter().map(|block| {
+            let attention = block.attention.parameters.named();
+            let attention: usize = attention.iter().map(|(_, matrix)| matrix.len()).sum();
+            let Feed { gate, up, down, .. } = &block.mlp;
+            let mlp = gate.as_ref().map_or(0, linear) + linear(up) + linear(down);
+            norm(&block.attention_norm) + attention + norm(&block.mlp_norm) + mlp
+        });
+        let tables =
+            [Some(&self.embedding), self.positions.as_ref(), self.unembedding.as_ref()];
+        let norms = [&self.embedding_norm, &self.norm].into_iter().flatten();
+        blocks.sum::<usize>()
+            + tables.into_iter().flatten().map(DMatrix::len).sum::<usize>()
+            + norms.map(norm).sum::<usize>()
+    }
+
+    /// Returns which keys a query sees.
+    fn mask(&self) -> Mask {
+        if self.family == Family::Bert { Mask::none() } else { Mask::causal() }
+    }
+
+    /// The vectors of tokens of which the first stands at this position (n, d_model).
+    fn embed(&self, tokens: &[usize], first: usize) -> Result<DMatrix<f32>> {
+        ensure!(!tokens.is_empty(), "there are no tokens");
+        let vocabulary = self.vocabulary();
+        for token in tokens {
+            ensure!(
+                *token < vocabulary,
+                "token {token} is not one of the model's {vocabulary}"
+            );
+        }
+        let mut x = self.embedding.select_columns(tokens);
+        if let Some(positions) = &self.positions {
+            let (end, context) = (first + tokens.len(), positions.ncols());
+            ensure!(
+                end <= context,
+                "the text has {end} tokens, and the model learned {context} positions"
+            );
+            x += positions.columns(first, tokens.len());
+        }
+        let x = x.transpose();
+        Ok(self
+            .embedding_norm
+            .as_ref()
+            .map_or_else(|| x.clone(), |norm| norm.forward(&x)))
+    }
+
+    /// Goes through all blocks; `attend` says how attention is computed, and `see` sees the vectors before each block and at the end.
+    fn pass(
+        &self,
+        mut x: DMatrix<f32>,
+        mut attend: impl FnMut(usize, &DMatrix<f32>) -> attention::Result<DMatrix<f32>>,
+        mut see: impl FnMut(&DMatrix<f32>),
+    ) -> Result<DMatrix<f32>> {
+        for (number, block) in self.blocks.iter().enumerate() {
+            see(&x);
+            if self.family == Family::Bert {
+                x += attend(number, &x)?;
+                x = block.attention_norm.forward(&x);
+                x += block.mlp.forward(&x)?;
+                x = block.mlp_norm.forward(&x);
+            } else {
+                x += attend(number, &block.attention_norm.forward(&x))?;
+                x += block.mlp.forward(&block.mlp_norm.forward(&x))?;
+            }
+        }
+        if let Some(norm) = &self.norm {
+            x = norm.forward(&x);
+        }
+        see(&x);
+        Ok(x)
+    }
+
+    /// Returns what the tokens became (n, d_model): [`Network::scores`] makes scores of it.
+    ///
+    /// # Errors
+    /// There are no tokens, one isn't in the vocabulary, or there are more than the model has positions.
+    pub fn forward(&self, tokens: &[usize]) -> Result<DMatrix<f32>> {
+        self.forward_masked(tokens, self.mask())
+    }
+
+    /// The same, where only some tokens are there: the others are padding, which no token looks at.
+    ///
+    /// # Errors
+    /// As [`Network::forward`], or `valid` is of another length.
+    pub fn forward_padded(
+        &self,
+        tokens: &[usize],
+        valid: &[bool],
+    ) -> Result<DMatrix<f32>> {
+        self.forward_masked(tokens, self.mask().and(Mask::padding(valid)?))
+    }
+
+    fn forward_masked(&self, tokens: &[usize], mask: Mask) -> Result<DMatrix<f32>> {
+        let attend = |number: usize, x: &DMatrix<f32>| {
+            let options = ForwardOptions::new().mask(&mask).engine(Flash::new());
+            Ok(self.blocks[number].attention.forward(x, options)?.0)
+        };
+        self.pass(self.embed(tokens, 0)?, attend, |_| ())
+    }
+
+    /// Returns all that a pass goes through, weights included: n² numbers a head.
+    ///
+    /// # Errors
+    /// As [`Network::forward`].
+    pub fn look(&self, tokens: &[usize]) -> Result<Seen> {
+        let (mut hidden, mut weights) = (vec![], vec![]);
+        let attend = |number: usize, x: &DMatrix<f32>| {
+            let options = ForwardOptions::new().mask(self.mask()).engine(ByWeights);
+            let (found, cache) = self.blocks[number].attention.forward(x, options)?;
+            weights.push(cache.weights().to_vec());
+            Ok(found)
+        };
+        self.pass(self.embed(tokens, 0)?, attend, |x| hidden.push(x.clone()))?;
+        Ok(Seen { hidden, weights })
+    }
+
+    /// Returns caches for a text to be written, one for each block.
+    pub fn caches(&self) -> Vec<KeyValueCache<f32>> {
+        self.blocks.iter().map(|_| KeyValueCache::new()).collect()
+    }
+
+    /// Returns what new tokens became (n, d_model), which see those that the caches hold; and adds them to the caches.
+    ///
+    /// # Errors
+    /// As [`Network::forward`]; or the model reads both ways, so that what is kept of early tokens depends on later ones.
+    ///
+    /// # Panics
+    /// There is not a cache for each block.
+    pub fn forward_cached(
+        &self,
+        tokens: &[usize],
+        caches: &mut [KeyValueCache<f32>],
+    ) -> Result<DMatrix<f32>> {
+        ensure!(
+            self.family != Family::Bert,
+            "a model that reads both ways doesn't write"
+        );
+        assert_eq!(caches.len(), self.blocks.len(), "a cache for each block");
+        let first = caches.first().map_or(0, KeyValueCache::tokens);
+        let attend = |number: usize, x: &DMatrix<f32>| {
+            let options = ForwardOptions::new().mask(self.mask()).engine(Flash::new());
+            self.blocks[number].attention.forward_cached(x, &mut caches[number], options)
+        };
+        self.pass(self.embed(tokens, first)?, attend, |_| ())
+    }
+
+    /// Returns the scores of the next token after some rows of what [`Network::forward`] returned.
+    ///
+    /// Shapes: (n, d_model) → (n, vocabulary).
+    ///
+    /// # Errors
+    /// The model reads both ways, or `hidden` isn't d_model wide.
+    pub fn scores<'h>(
+        &'h self,
+        hidden: impl Into<DMatrixView<'h, f32>>,
+    ) -> Result<DMatrix<f32>> {
+        ensure!(
+            self.family != Family::Bert,
+            "a model that reads both ways has no next token"
+        );
+        let w = self.unembedding.as_ref().unwrap_or(&self.embedding);
+        Ok(linear_by(&Flash::new(), hidden, w, &RowDVector::zeros(0))?)
+    }
+
+    /// Returns −log p of each token but the first, given those before it, in nats.
+    ///
+    /// # Errors
+    /// As [`Network::forward`] and [`Network::scores`].
+    pub fn losses(&self, tokens: &[usize]) -> Result<Vec<f64>> {
+        /// Rows whose scores are in memory together.
+        const ROWS: usize = 64;
+        let hidden = self.forward(tokens)?;
+        let mut losses = Vec::with_capacity(tokens.len());
+        let n = tokens.len() - 1;
+        for first in (0..n).step_by(ROWS) {
+            let scores = self.scores(hidden.rows(first, ROWS.min(n - first)))?;
+            for (i, row) in scores.row_iter().enumerate() {
+                let row: Vec<f64> = row.iter().copied().map(f64::from).collect();
+                losses.push(log_sum_exp(&row) - row[tokens[first + i + 1]]);
+            }
+        }
+        Ok(losses)
+    }
+
+    /// Runs something while these heads are off: the rows of W_O that carry their outputs are 0.
+    ///
+    /// # Errors
+    /// There is no such head, or `run` fails. Then, too, all heads are on again.
+    pub fn without_heads<R>(
+        &mut self,
+        heads: &[Head],
+        run: impl FnOnce(&Self) -> Result<R>,
+    ) -> Result<R> {
+        for &(block, head) in heads {
+            let n_heads = self.blocks.get(block).map(|block| block.attention.n_heads());
+            ensure!(
+                n_heads.is_some_and(|n_heads| head < n_heads),
+                "there is no head {block}.{head}: blocks go from 0 to {}, and their heads from 0 to {}",
+                self.blocks.len().saturating_sub(1),
+                self.blocks.first().map_or(0, |block| block.attention.n_heads() - 1)
+            );
+        }
+        let mut kept = vec![];
+        for &(block, head) in heads {
+            let attention = &mut self.blocks[block].attention;
+            let d = attention.parameters.w_o.nrows() / attention.n_heads();
+            let mut rows = attention.parameters.w_o.rows_mut(head * d, d);
+            kept.push(rows.clone_owned());
+            rows.fill(0.0);
+        }
+        let result = run(self);
+        // In the opposite order, so that a head that was named twice gets what it had at first.
+        for (&(block, head), rows) in heads.iter().zip(&kept).rev() {
+            let attention = &mut self.blocks[block].attention;
+            attention
+                .parameters
+                .w_o
+                .rows_mut(head * rows.nrows(), rows.nrows())
+                .copy_from(rows);
+        }
+        result
+    }
+}
+
+/// Returns log Σ e^x.
+pub fn log_sum_exp(x: &[f64]) -> f64 {
+    let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    largest + x.iter().map(|x| (x - largest).exp()).sum::<f64>().ln()
+}
