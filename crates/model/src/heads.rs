@@ -50,25 +50,52 @@ pub fn head_scores<T: Float>(
     model: &Transformer<T>,
     texts: &[Vec<usize>],
 ) -> Result<Vec<Vec<HeadScores>>> {
-    let mut means: Vec<Vec<[Mean; 5]>> = vec![];
+    let mut means = vec![];
     for tokens in texts {
         let (_, cache) = model.forward(tokens)?;
-        means.resize_with(model.blocks.len(), Vec::new);
-        for (block, means) in means.iter_mut().enumerate() {
-            let heads = cache.weights(block);
-            means.resize_with(heads.len(), Default::default);
-            for (head, means) in heads.iter().zip(means) {
-                let weights = head.map(|weight| weight.to_subset_unchecked());
-                add_scores(tokens, &weights, means)?;
-            }
+        let weights = (0..model.blocks.len()).map(|block| cache.weights(block));
+        add_all(tokens, weights, &mut means)?;
+    }
+    Ok(scores(&means))
+}
+
+/// Returns the scores of each head, block by block, from its weights in one text (n, n).
+///
+/// # Errors
+/// A row of weights is no row of weights.
+pub fn scores_of_weights<T: Float>(
+    tokens: &[usize],
+    weights: &[Vec<DMatrix<T>>],
+) -> Result<Vec<Vec<HeadScores>>> {
+    let mut means = vec![];
+    add_all(tokens, weights.iter().map(Vec::as_slice), &mut means)?;
+    Ok(scores(&means))
+}
+
+/// Adds the scores of all heads in one text.
+fn add_all<'w, T: Float>(
+    tokens: &[usize],
+    weights: impl ExactSizeIterator<Item = &'w [DMatrix<T>]>,
+    means: &mut Vec<Vec<[Mean; 5]>>,
+) -> Result<()> {
+    means.resize_with(weights.len(), Vec::new);
+    for (heads, means) in weights.zip(means) {
+        means.resize_with(heads.len(), Default::default);
+        for (head, means) in heads.iter().zip(means) {
+            let weights = head.map(|weight| weight.to_subset_unchecked());
+            add_scores(tokens, &weights, means)?;
         }
     }
+    Ok(())
+}
+
+fn scores(means: &[Vec<[Mean; 5]>]) -> Vec<Vec<HeadScores>> {
     let scores = |means: &[Mean; 5]| {
         let [itself, previous, first, after_copy, entropy] =
             means.each_ref().map(Mean::get);
         HeadScores { itself, previous, first, after_copy, entropy }
     };
-    Ok(means.iter().map(|block| block.iter().map(scores).collect()).collect())
+    means.iter().map(|block| block.iter().map(scores).collect()).collect()
 }
 
 /// Adds the scores of one head's weights in one text.

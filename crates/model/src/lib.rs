@@ -23,7 +23,7 @@ mod training;
 
 pub use cross_entropy::cross_entropy;
 pub use eight_bits::{EightBits, NoModel};
-pub use heads::{HeadScores, head_scores};
+pub use heads::{HeadScores, head_scores, scores_of_weights};
 pub use mlp::{Mlp, MlpCache};
 pub use norm::{LayerNorm, NormCache, RmsNorm};
 #[cfg(feature = "train")]

@@ -1,5 +1,6 @@
-//! `model train …` and `model write …`: trains the models of the book, and lets one write.
+//! `model train …` and `model write …`: trains the models of the book, and lets one write. `model open …`: looks into a model of others.
 
+mod open;
 mod prose;
 
 use anyhow::{Context as _, Result, ensure};
@@ -68,6 +69,8 @@ enum Command {
         #[arg(default_value = "src")]
         src: PathBuf,
     },
+    /// Opens a model of others, and tells what it makes of a text.
+    Open(open::Open),
     /// Goes on with a text, by a model that learned the task `book`.
     Write {
         /// How the text begins.
@@ -155,6 +158,7 @@ fn main() -> Result<()> {
         Command::Time { steps, threads, text } => {
             time(steps, threads, &characters(&text)?)
         }
+        Command::Open(open) => open.run(),
         Command::Prose { src } => {
             print!("{}", prose::prose_of_book(&src)?);
             Ok(())

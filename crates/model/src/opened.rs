@@ -5,6 +5,7 @@ mod gguf;
 mod network;
 mod safetensors;
 mod tensors;
+mod tokenizer;
 
 use anyhow::{Context as _, Result};
 pub use families::Family;
@@ -16,30 +17,47 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
+/// What was in a file.
+#[derive(Debug)]
+pub struct Opened {
+    /// The model.
+    pub network: Network,
+    /// How a text becomes tokens: the bytes of a `tokenizer.json`, if there is one.
+    pub tokenizer: Result<Vec<u8>>,
+}
+
 /// Opens a model: a file of llama.cpp (GGUF), a file of Hugging Face (safetensors) that has its `config.json` beside it, or a folder with both.
 /// `progress` is told how many blocks there are, and how many have been read.
 ///
 /// # Errors
 /// A file can't be read, ends too soon, is of another family, or lacks a tensor, has one too many, or one of another shape; the error names it.
-pub fn open(path: &Path, progress: impl FnMut(usize, usize)) -> Result<Network> {
+pub fn open(path: &Path, progress: impl FnMut(usize, usize)) -> Result<Opened> {
     open_any(path, progress)
         .with_context(|| format!("{} can't be opened", path.display()))
 }
 
-fn open_any(path: &Path, progress: impl FnMut(usize, usize)) -> Result<Network> {
+fn open_any(path: &Path, progress: impl FnMut(usize, usize)) -> Result<Opened> {
     if is_gguf(path)? {
         let (metadata, mut tensors) = gguf::read(fs::read(path)?)?;
         let sizes = Sizes::of_gguf(&metadata, &mut tensors)?;
-        return Builder::new(sizes, tensors).build(progress);
+        let tokenizer = tokenizer::of_gguf(&metadata);
+        return Ok(Opened {
+            network: Builder::new(sizes, tensors).build(progress)?,
+            tokenizer,
+        });
     }
     let folder =
         if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
-    let config = folder.join("config.json");
-    let sizes = || -> Result<Sizes> {
-        Sizes::of_config(&serde_json::from_slice(&fs::read(&config)?)?)
+    let read = |name: &str| {
+        let file = folder.join(name);
+        fs::read(&file).with_context(|| format!("{} can't be read", file.display()))
     };
-    let sizes = sizes().with_context(|| format!("{} can't be used", config.display()))?;
-    Builder::new(sizes, safetensors::read(path)?).build(progress)
+    let config = serde_json::from_slice(&read("config.json")?);
+    let sizes = config.map_err(Into::into).and_then(|config| Sizes::of_config(&config));
+    let sizes =
+        sizes.with_context(|| format!("in {}", folder.join("config.json").display()))?;
+    let network = Builder::new(sizes, safetensors::read(path)?).build(progress)?;
+    Ok(Opened { network, tokenizer: read("tokenizer.json") })
 }
 
 /// Whether a file begins as GGUF does.

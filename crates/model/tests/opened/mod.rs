@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use attention::positions::RotaryPairs;
-use model::opened::{self, Network};
+use model::opened::{self, Network, Opened};
 use nalgebra::DMatrix;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -19,6 +19,7 @@ fn tiny(name: &str) -> PathBuf {
 fn open(name: &str) -> Network {
     opened::open(&tiny(name), |_, _| ())
         .unwrap_or_else(|error| panic!("{name}: {error:#}"))
+        .network
 }
 
 /// What transformers gave.
@@ -259,7 +260,7 @@ fn a_gguf_file_that_is_no_model_is_an_error_that_says_why() {
     };
     spoiled("the file ends within tensor `", &|bytes| bytes.truncate(bytes.len() - 100));
     spoiled("the file ends within its header", &|bytes| bytes.truncate(1000));
-    spoiled("config.json can't be used", &|bytes| bytes[0] = b'X'); // so it must be the other kind
+    spoiled("config.json can't be read", &|bytes| bytes[0] = b'X'); // so it must be the other kind
     spoiled("version 7", &|bytes| bytes[4] = 7);
     spoiled("the file ends within its header", &|bytes| bytes[8..16].fill(255)); // 2⁶⁴ tensors
     spoiled("the file ends within its header", &|bytes| bytes[16..24].fill(255)); // values
@@ -338,7 +339,7 @@ fn a_safetensors_file_that_is_no_model_is_an_error_that_says_why() {
     changed("the number of heads is 0", "num_attention_heads", 0.into());
     changed("the heads are too wide", "head_dim", u64::MAX.into());
     changed("is needed", "intermediate_size", 63.into());
-    changed("`n_kv_heads` is", "num_key_value_heads", 3.into());
+    changed("[32, 24] is needed", "num_key_value_heads", 3.into());
     changed("`hidden_act` is Some(\"relu\")", "hidden_act", "relu".into());
     changed("`lm_head.weight` is missing", "tie_word_embeddings", false.into());
     changed(
@@ -351,7 +352,7 @@ fn a_safetensors_file_that_is_no_model_is_an_error_that_says_why() {
     copy.fails("has no file `….safetensors`");
     let copy = Copy::of("llama");
     fs::remove_file(copy.path.join("config.json")).unwrap();
-    copy.fails("config.json can't be used");
+    copy.fails("config.json can't be read");
     Copy { _folder: tempfile::tempdir().unwrap(), path: "nowhere.gguf".into() }
         .fails("nowhere.gguf");
 }
@@ -368,7 +369,7 @@ fn an_older_config_says_the_same() -> Result<()> {
     scaling["type"] = scaling["rope_type"].take();
     copy.config("rope_scaling", scaling);
     let ids = Expected::of("llama3").integers("ids");
-    let older = opened::open(&copy.path, |_, _| ())?;
+    let older = opened::open(&copy.path, |_, _| ())?.network;
     assert_eq!(older.forward(&ids)?, open("llama3").forward(&ids)?);
     Ok(())
 }
@@ -402,10 +403,39 @@ fn bytes_at_random_make_no_panic() {
                 .unwrap();
             folder.path().to_owned()
         };
-        if let Ok(network) = opened::open(&path, |_, _| ()) {
+        if let Ok(Opened { network, .. }) = opened::open(&path, |_, _| ()) {
             opened_all_the_same += 1;
             let _ = network.forward(&[1, 2, 3]); // its numbers may be wrong
         }
     }
     assert!(opened_all_the_same > 5, "{opened_all_the_same}");
+}
+
+/// Texts become the tokens that they become in Python, by the file's tokenizer and by one that is put together from a GGUF header.
+#[cfg(feature = "tokenizer")]
+#[test]
+fn texts_become_the_same_tokens() -> Result<()> {
+    let table = fs::read(tiny("tokenizer.expected.json"))?;
+    let table: serde_json::Value = serde_json::from_slice(&table)?;
+    for (name, of) in [("llama", "llama"), (GGUF, "llama"), ("bert", "bert")] {
+        let tokenizer = opened::open(&tiny(name), |_, _| ())?.tokenizer?;
+        let tokenizer = tokenizers::Tokenizer::from_bytes(tokenizer).unwrap();
+        let texts = table[of].as_array().unwrap();
+        assert!(texts.len() >= 10);
+        for expected in texts {
+            let text = expected["text"].as_str().unwrap();
+            let encoding = tokenizer.encode(text, true).unwrap();
+            assert_eq!(
+                serde_json::json!(encoding.get_ids()),
+                expected["ids"],
+                "{name}: {text}"
+            );
+            assert_eq!(
+                serde_json::json!(encoding.get_tokens()),
+                expected["tokens"],
+                "{name}: {text}"
+            );
+        }
+    }
+    Ok(())
 }
