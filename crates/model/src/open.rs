@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use model::opened::{self, Family, Head, Network, Opened, log_sum_exp};
+use model::opened::{self, Family, Head, Network, Opened, log_sum_exps, losses_of};
 use model::{HeadScores, draw_next, scores_of_weights};
 use nalgebra::{DMatrix, DVector};
 use rand::SeedableRng as _;
@@ -200,25 +200,17 @@ impl Open {
         for (number, chunk) in ids.chunks(CHUNK).enumerate() {
             let hidden = network.forward_cached(chunk, &mut caches)?;
             let scores = network.scores(&hidden)?;
-            for (i, row) in scores.row_iter().enumerate() {
-                if let Some(&next) = ids.get(number * CHUNK + i + 1) {
-                    let row: Vec<f64> = row.iter().copied().map(f64::from).collect();
-                    losses.push(log_sum_exp(&row) - row[next]);
-                }
-            }
+            // The last token of a text has no next one.
+            let next = &ids[number * CHUNK + 1..];
+            losses.extend(losses_of(&scores, &next[..next.len().min(chunk.len())]));
             last = scores.row(chunk.len() - 1).transpose();
             bar.inc(chunk.len() as u64);
         }
         bar.finish_and_clear();
-        let scores: Vec<f64> = last.iter().copied().map(f64::from).collect();
+        let log_sum_exp =
+            log_sum_exps(&DMatrix::from_row_slice(1, last.len(), last.as_slice()))[0];
         let seconds = begin.elapsed().as_secs_f64();
-        Ok(Read {
-            caches,
-            losses,
-            log_sum_exp: log_sum_exp(&scores),
-            scores: last,
-            seconds,
-        })
+        Ok(Read { caches, losses, log_sum_exp, scores: last, seconds })
     }
 
     /// Writes what comes next, token by token.

