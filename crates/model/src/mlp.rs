@@ -93,7 +93,7 @@ impl<T: Float> Mlp<T> {
 }
 
 /// Returns 1 / (1 + e^−h) for each entry.
-pub fn sigmoid<T: Float>(h: &DMatrix<T>) -> DMatrix<T> {
+fn sigmoid<T: Float>(h: &DMatrix<T>) -> DMatrix<T> {
     let mut s = -h;
     T::exp_all(s.as_mut_slice()); // infinite at worst, where the sigmoid is 0
     s.apply(|power| *power = (T::one() + *power).recip());

@@ -59,7 +59,7 @@ fn head(text: &str) -> Result<Head, String> {
 }
 
 /// Tokens are read so many at a time, so that there is progress to be shown and little memory is needed.
-const CHUNK: usize = 256;
+const CHUNK: usize = 512;
 
 /// How many of the likeliest tokens are told.
 const LIKELIEST: usize = 10;
@@ -185,6 +185,7 @@ impl Open {
         }
         if self.json {
             told["peak_bytes"] = json!(crate::peak_bytes());
+            told["processor"] = json!(record::here::machine()?.processor());
             writeln!(out, "{told}")?;
         }
         Ok(())
@@ -194,23 +195,24 @@ impl Open {
     fn read(&self, network: &Network, ids: &[usize]) -> Result<Read> {
         let bar = bar("reading")?;
         bar.set_length(ids.len() as u64);
-        let begin = Instant::now();
         let (mut caches, mut losses, mut last) =
-            (network.caches(), vec![], DVector::zeros(0));
+            (network.caches(), vec![], DMatrix::zeros(0, 0));
+        let mut seconds = 0.0; // of the model itself
         for (number, chunk) in ids.chunks(CHUNK).enumerate() {
+            let begin = Instant::now();
             let hidden = network.forward_cached(chunk, &mut caches)?;
             let scores = network.scores(&hidden)?;
+            seconds += begin.elapsed().as_secs_f64();
             // The last token of a text has no next one.
             let next = &ids[number * CHUNK + 1..];
             losses.extend(losses_of(&scores, &next[..next.len().min(chunk.len())]));
-            last = scores.row(chunk.len() - 1).transpose();
+            last = scores.rows(chunk.len() - 1, 1).into_owned();
             bar.inc(chunk.len() as u64);
         }
         bar.finish_and_clear();
-        let log_sum_exp =
-            log_sum_exps(&DMatrix::from_row_slice(1, last.len(), last.as_slice()))[0];
-        let seconds = begin.elapsed().as_secs_f64();
-        Ok(Read { caches, losses, log_sum_exp, scores: last, seconds })
+        let log_sum_exp = log_sum_exps(&last)[0];
+        let scores = last.row(0).transpose();
+        Ok(Read { caches, losses, log_sum_exp, scores, seconds })
     }
 
     /// Writes what comes next, token by token.

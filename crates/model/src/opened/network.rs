@@ -1,14 +1,15 @@
 //! The layers of models that others have trained, forward: those of the book in other orders.
 
 use super::families::Family;
-use crate::mlp::sigmoid;
 use crate::norm::{LayerNorm, RmsNorm};
 use anyhow::{Result, ensure};
 use attention::engine::{ByWeights, linear_by};
 use attention::{ForwardOptions, KeyValueCache, Mask, MultiHeadAttention};
 use fast::{Flash, Float as _};
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
-use std::f64::consts::FRAC_1_SQRT_2;
+use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
+use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
+use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
 /// A matrix and its bias, which has no columns where there is none.
 #[derive(Debug, Clone)]
@@ -55,20 +56,27 @@ pub enum Activation {
 }
 
 impl Activation {
-    fn apply(self, hidden: &mut DMatrix<f32>) {
+    /// Replaces each number of the hidden layer.
+    fn apply(self, h: &mut [f32]) {
         match self {
-            Activation::Silu => hidden.component_mul_assign(&sigmoid(hidden)),
-            Activation::Gelu => hidden.apply(|h| {
-                *h *= 0.5 * (1.0 + libm::erff(*h * FRAC_1_SQRT_2 as f32));
+            Activation::Silu => multiply_by_sigmoid(h, |h| h),
+            Activation::Gelu => h.iter_mut().for_each(|h| {
+                *h *= 0.5 * (1.0 + libm::erff(*h * FRAC_1_SQRT_2));
             }),
+            // (1 + tanh u) / 2 = sigmoid(2u), and u = √(2/π) (h + 0.044715 h³)
             Activation::GeluTanh => {
-                // (1 + tanh u) / 2 = sigmoid(2u)
-                let twice = 2.0 * (2.0 / std::f32::consts::PI).sqrt();
-                let u = hidden.map(|h| twice * (h + 0.044715 * h * h * h));
-                hidden.component_mul_assign(&sigmoid(&u));
+                let twice = 2.0 * FRAC_2_PI.sqrt();
+                multiply_by_sigmoid(h, |h| twice * (h + 0.044715 * h * h * h));
             }
         }
     }
+}
+
+/// h · sigmoid(u(h)).
+fn multiply_by_sigmoid(h: &mut [f32], u: impl Fn(f32) -> f32) {
+    let mut powers: Vec<f32> = h.iter().map(|&h| -u(h)).collect();
+    f32::exp_all(&mut powers); // infinite at worst, where the sigmoid is 0
+    h.iter_mut().zip(powers).for_each(|(h, power)| *h /= 1.0 + power);
 }
 
 /// The layer that is not attention: up, an activation, and down; or, with a gate, `(act(x W_gate) ⊙ x W_up) W_down`.
@@ -87,13 +95,26 @@ pub struct Feed {
 impl Feed {
     fn forward(&self, x: &DMatrix<f32>) -> Result<DMatrix<f32>> {
         let mut hidden = self.up.forward(x)?;
+        // By columns, each of which lies together.
+        let n = x.nrows();
         match &self.gate {
             Some(gate) => {
                 let mut gate = gate.forward(x)?;
-                self.activation.apply(&mut gate);
-                hidden.component_mul_assign(&gate);
+                let columns = hidden.as_mut_slice().par_chunks_mut(n);
+                columns.zip(gate.as_mut_slice().par_chunks_mut(n)).for_each(
+                    |(hidden, gate)| {
+                        self.activation.apply(gate);
+                        hidden
+                            .iter_mut()
+                            .zip(gate)
+                            .for_each(|(hidden, gate)| *hidden *= *gate);
+                    },
+                );
             }
-            None => self.activation.apply(&mut hidden),
+            None => {
+                let columns = hidden.as_mut_slice().par_chunks_mut(n);
+                columns.for_each(|hidden| self.activation.apply(hidden));
+            }
         }
         self.down.forward(&hidden)
     }
@@ -380,26 +401,39 @@ impl Network {
 
 /// Returns log Σ e^score of each row of scores (n, vocabulary).
 pub fn log_sum_exps(scores: &DMatrix<f32>) -> Vec<f64> {
-    // Down the columns, since a column lies together.
-    let mut largest = vec![f32::NEG_INFINITY; scores.nrows()];
-    for column in scores.column_iter() {
-        largest
-            .iter_mut()
-            .zip(&column)
-            .for_each(|(largest, &score)| *largest = largest.max(score));
-    }
-    let (mut sums, mut powers) = (vec![0.0; scores.nrows()], vec![0.0; scores.nrows()]);
-    for column in scores.column_iter() {
-        for ((power, score), largest) in powers.iter_mut().zip(&column).zip(&largest) {
-            *power = score - largest;
+    /// Columns that a thread takes at a time. A column lies together, and a row doesn't.
+    const COLUMNS: usize = 1024;
+    let n = scores.nrows();
+    // The largest score so far of each row, and the sum of e^(score − largest).
+    let parts = scores.as_slice().par_chunks(COLUMNS * n).map(|part| {
+        let (mut largest, mut sums) = (vec![f32::NEG_INFINITY; n], vec![0.0_f64; n]);
+        for column in part.chunks_exact(n) {
+            largest
+                .iter_mut()
+                .zip(column)
+                .for_each(|(largest, score)| *largest = largest.max(*score));
         }
-        f32::exp_all(&mut powers);
-        sums.iter_mut().zip(&powers).for_each(|(sum, &power)| *sum += f64::from(power));
-    }
-    sums.into_iter()
-        .zip(largest)
-        .map(|(sum, largest)| f64::from(largest) + sum.ln())
-        .collect()
+        let mut powers = vec![0.0; n];
+        for column in part.chunks_exact(n) {
+            for ((power, score), largest) in powers.iter_mut().zip(column).zip(&largest) {
+                *power = score - largest;
+            }
+            f32::exp_all(&mut powers);
+            sums.iter_mut()
+                .zip(&powers)
+                .for_each(|(sum, &power)| *sum += f64::from(power));
+        }
+        largest.into_iter().zip(sums).collect::<Vec<_>>()
+    });
+    let parts: Vec<_> = parts.collect(); // in order, for any number of threads
+    let row = |i: usize| {
+        let of_row = parts.iter().map(|part| (f64::from(part[i].0), part[i].1));
+        let largest =
+            of_row.clone().map(|(largest, _)| largest).fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = of_row.map(|(of_part, sum)| sum * (of_part - largest).exp()).sum();
+        largest + sum.ln()
+    };
+    (0..n).map(row).collect()
 }
 
 /// Returns −log p of the tokens that came next, one for each of the first rows of scores.
