@@ -143,6 +143,8 @@ pub struct Seen {
     pub hidden: Vec<DMatrix<f32>>,
     /// The weights of each head of each block (n, n).
     pub weights: Vec<Vec<DMatrix<f32>>>,
+    /// What the heads of each block found, side by side, before W_O (n, n_heads · d).
+    pub found: Vec<DMatrix<f32>>,
 }
 
 /// A model of somebody else's, forward.
@@ -223,15 +225,15 @@ impl Network {
             .map_or_else(|| x.clone(), |norm| norm.forward(&x)))
     }
 
-    /// Goes through all blocks; `attend` says how attention is computed, and `see` sees the vectors before each block and at the end.
+    /// Goes through all blocks. `attend` says how attention is computed; `see` sees the vectors before each block and at the end.
     fn pass(
         &self,
         mut x: DMatrix<f32>,
         mut attend: impl FnMut(usize, &DMatrix<f32>) -> attention::Result<DMatrix<f32>>,
-        mut see: impl FnMut(&DMatrix<f32>),
+        mut see: impl FnMut(usize, &mut DMatrix<f32>),
     ) -> Result<DMatrix<f32>> {
         for (number, block) in self.blocks.iter().enumerate() {
-            see(&x);
+            see(number, &mut x);
             if self.family == Family::Bert {
                 x += attend(number, &x)?;
                 x = block.attention_norm.forward(&x);
@@ -245,7 +247,7 @@ impl Network {
         if let Some(norm) = &self.norm {
             x = norm.forward(&x);
         }
-        see(&x);
+        see(self.blocks.len(), &mut x);
         Ok(x)
     }
 
@@ -274,7 +276,7 @@ impl Network {
             let options = ForwardOptions::new().mask(&mask).engine(Flash::new());
             Ok(self.blocks[number].attention.forward(x, options)?.0)
         };
-        self.pass(self.embed(tokens, 0)?, attend, |_| ())
+        self.pass(self.embed(tokens, 0)?, attend, |_, _| ())
     }
 
     /// Returns all that a pass goes through, weights included: n² numbers a head.
@@ -282,15 +284,37 @@ impl Network {
     /// # Errors
     /// As [`Network::forward`].
     pub fn look(&self, tokens: &[usize]) -> Result<Seen> {
-        let (mut hidden, mut weights) = (vec![], vec![]);
+        let (mut hidden, mut weights, mut found) = (vec![], vec![], vec![]);
         let attend = |number: usize, x: &DMatrix<f32>| {
             let options = ForwardOptions::new().mask(self.mask()).engine(ByWeights);
-            let (found, cache) = self.blocks[number].attention.forward(x, options)?;
+            let (output, cache) = self.blocks[number].attention.forward(x, options)?;
             weights.push(cache.weights().to_vec());
-            Ok(found)
+            found.push(cache.forward().output.clone());
+            Ok(output)
         };
-        self.pass(self.embed(tokens, 0)?, attend, |x| hidden.push(x.clone()))?;
-        Ok(Seen { hidden, weights })
+        self.pass(self.embed(tokens, 0)?, attend, |_, x| hidden.push(x.clone()))?;
+        Ok(Seen { hidden, weights, found })
+    }
+
+    /// Returns what [`Network::forward`] does, where `edit` may change the vectors of all tokens (n, d_model) before each block.
+    ///
+    /// # Errors
+    /// As [`Network::forward`].
+    pub fn forward_edited(
+        &self,
+        tokens: &[usize],
+        mut edit: impl FnMut(usize, &mut DMatrix<f32>),
+    ) -> Result<DMatrix<f32>> {
+        let attend = |number: usize, x: &DMatrix<f32>| {
+            let options = ForwardOptions::new().mask(self.mask()).engine(Flash::new());
+            Ok(self.blocks[number].attention.forward(x, options)?.0)
+        };
+        let before_block = |number: usize, x: &mut DMatrix<f32>| {
+            if number < self.blocks.len() {
+                edit(number, x);
+            }
+        };
+        self.pass(self.embed(tokens, 0)?, attend, before_block)
     }
 
     /// Returns caches for a text to be written, one for each block.
@@ -320,7 +344,7 @@ impl Network {
             let options = ForwardOptions::new().mask(self.mask()).engine(Flash::new());
             self.blocks[number].attention.forward_cached(x, &mut caches[number], options)
         };
-        self.pass(self.embed(tokens, first)?, attend, |_| ())
+        self.pass(self.embed(tokens, first)?, attend, |_, _| ())
     }
 
     /// Returns the scores of the next token after some rows of what [`Network::forward`] returned.
@@ -359,13 +383,28 @@ impl Network {
         Ok(losses)
     }
 
-    /// Runs something while these heads are off: the rows of W_O that carry their outputs are 0.
+    /// Runs something while these heads are off: what they find is 0.
     ///
     /// # Errors
-    /// There is no such head, or `run` fails. Then, too, all heads are on again.
+    /// As [`Network::with_heads_replaced`].
     pub fn without_heads<R>(
         &mut self,
         heads: &[Head],
+        run: impl FnOnce(&Self) -> Result<R>,
+    ) -> Result<R> {
+        self.with_heads_replaced(heads, |_| vec![], run)
+    }
+
+    /// Runs something while these heads find the same for every token, such as what they find on average: d numbers, or none for zeros.
+    ///
+    /// The rows of W_O that carry a head's output are 0 for so long, and what they would make of those numbers is part of the bias.
+    ///
+    /// # Errors
+    /// There is no such head, or `run` fails. Then, too, all heads are as they were.
+    pub fn with_heads_replaced<R>(
+        &mut self,
+        heads: &[Head],
+        found: impl Fn(Head) -> Vec<f32>,
         run: impl FnOnce(&Self) -> Result<R>,
     ) -> Result<R> {
         for &(block, head) in heads {
@@ -381,19 +420,26 @@ impl Network {
         for &(block, head) in heads {
             let attention = &mut self.blocks[block].attention;
             let d = attention.parameters.w_o.nrows() / attention.n_heads();
-            let mut rows = attention.parameters.w_o.rows_mut(head * d, d);
-            kept.push(rows.clone_owned());
+            let parameters = &mut *attention.parameters;
+            let mut rows = parameters.w_o.rows_mut(head * d, d);
+            kept.push((rows.clone_owned(), parameters.b_o.clone()));
+            let found = found((block, head));
+            if !found.is_empty() {
+                let carried = RowDVector::from_vec(found) * &rows;
+                if parameters.b_o.is_empty() {
+                    parameters.b_o = RowDVector::zeros(carried.len());
+                }
+                parameters.b_o += carried;
+            }
             rows.fill(0.0);
         }
         let result = run(self);
         // In the opposite order, so that a head that was named twice gets what it had at first.
-        for (&(block, head), rows) in heads.iter().zip(&kept).rev() {
-            let attention = &mut self.blocks[block].attention;
-            attention
-                .parameters
-                .w_o
-                .rows_mut(head * rows.nrows(), rows.nrows())
-                .copy_from(rows);
+        for (&(block, head), (rows, bias)) in heads.iter().zip(kept).rev() {
+            let parameters = &mut *self.blocks[block].attention.parameters;
+            let d = rows.nrows();
+            parameters.w_o.rows_mut(head * d, d).copy_from(&rows);
+            parameters.b_o = bias;
         }
         result
     }
