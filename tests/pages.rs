@@ -25,8 +25,8 @@ use support::browser::{self, Browser, Screen, Tab};
 use support::server::{Sent, Site};
 use xtask::{build, files, project::Project};
 
-/// The number of bytes that a page may load, fonts included, when nothing of it has been loaded before. The playground and the trained model, which
-/// come when the page can be read, have limits of their own.
+/// The number of bytes that a page may load, fonts included, when nothing of it has been loaded before. The playground and the data of its figures,
+/// which come when the page can be read, have limits of their own.
 const MOST_ON_THE_WIRE: usize = 400 * KIB;
 
 const KIB: usize = 1024;
@@ -354,7 +354,7 @@ struct Shift {
 /// Returns a complaint if all that was sent is too much, with what weighs most.
 fn weight(sent: &[Sent]) -> Option<String> {
     let comes_later = |file: &&Sent| {
-        ["playground/", "trained/"].iter().any(|it| file.name.starts_with(it))
+        ["playground/", "trained/", "opened/"].iter().any(|it| file.name.starts_with(it))
     };
     let mut heaviest: Vec<_> = sent.iter().filter(|file| !comes_later(file)).collect();
     let total: usize = heaviest.iter().map(|file| file.on_the_wire).sum();

@@ -4,6 +4,7 @@ use crate::support::browser::{Key, Tab};
 use crate::{LAPTOP, PHONE, Reader, book};
 use ::playground as playground_native;
 use attention::{Mask, example};
+use base64::Engine as _;
 use nalgebra::{DMatrix, DVector};
 use rand::SeedableRng;
 use std::path::{Path, PathBuf};
@@ -75,9 +76,11 @@ fn the_playground_is_small_and_comes_with_the_pages_that_have_figures_of_it() {
     };
     let of_a_page =
         all("playground") - figures.iter().sum::<usize>() + figures.iter().max().unwrap();
-    for (part, bytes, most) in
-        [("playground", of_a_page, 212), ("trained", all("trained"), 300)]
-    {
+    for (part, bytes, most) in [
+        ("playground", of_a_page, 212),
+        ("trained", all("trained"), 300),
+        ("opened", all("opened"), 150),
+    ] {
         assert!((1..=most * crate::KIB).contains(&bytes), "{part}: {bytes} bytes");
     }
 }
@@ -702,7 +705,15 @@ fn the_tensor_cores_are_as_busy_as_the_plan_says() {
     );
 }
 
-/// The text that the last press of a button has copied.
+/// Scrolls to a figure and waits until what it fetches has come.
+fn come_near(tab: &mut Tab, figure: &str) {
+    point_of(tab, &format!("[data-figure={figure}] .drawing"), 0.5);
+    tab.run(&format!(
+        "new Promise(done => {{ const look = () => document.querySelector('[data-figure={figure}] .says').textContent.startsWith('Head') \
+         ? done() : setTimeout(look, 50); look(); }})",
+    ));
+}
+
 /// The parameters come when the figure is near the window, and not before.
 #[test]
 fn the_trained_model_looks_and_writes_as_the_crate_does() {
@@ -712,11 +723,7 @@ fn the_trained_model_looks_and_writes_as_the_crate_does() {
     let loads = "performance.getEntriesByType('resource').filter(it => it.name.endsWith('book.i8')).length";
     assert_eq!(tab.ask::<usize>(loads), 0);
     assert_eq!(says(&mut tab, "writer"), "The model is on its way.");
-    point_of(&mut tab, "[data-figure=writer] .drawing", 0.5);
-    tab.run(
-        "new Promise(done => { const look = () => document.querySelector('[data-figure=writer] .says').textContent.startsWith('Head') \
-         ? done() : setTimeout(look, 50); look(); })",
-    );
+    come_near(&mut tab, "writer");
     assert_eq!(tab.ask::<usize>(loads), 1);
 
     let bytes = std::fs::read(book().0.join("trained/book.i8")).unwrap();
@@ -766,6 +773,205 @@ fn the_trained_model_looks_and_writes_as_the_crate_does() {
     );
 }
 
+/// What was recorded of a real model, as the figure's file has it.
+struct Recorded<'a>(&'a serde_json::Value);
+
+impl Recorded<'_> {
+    fn tokens(&self, sentence: usize) -> Vec<&str> {
+        let tokens = self.0["sentences"][sentence]["tokens"].as_array().unwrap();
+        tokens.iter().map(|token| token.as_str().unwrap().trim()).collect()
+    }
+
+    /// What a token gives to each that it sees.
+    fn weights(&self, sentence: usize, head: [usize; 2], query: usize) -> Vec<f64> {
+        let n = self.tokens(sentence).len();
+        let text = self.0["sentences"][sentence]["weights"].as_str().unwrap();
+        let bytes = base64::prelude::BASE64_STANDARD.decode(text).unwrap();
+        let rows: Vec<usize> = match self.0["reads_both_ways"].as_bool().unwrap() {
+            true => vec![n; n],
+            false => (1..=n).collect(),
+        };
+        let heads = self.0["heads"].as_u64().unwrap() as usize;
+        let layers = self.0["layers"].as_u64().unwrap() as usize;
+        assert_eq!(bytes.len(), layers * heads * rows.iter().sum::<usize>());
+        let of_head = rows.iter().sum::<usize>() * (heads * head[0] + head[1]);
+        let first = of_head + rows[..query].iter().sum::<usize>();
+        bytes[first..][..rows[query]]
+            .iter()
+            .map(|&byte| f64::from(byte) / 255.0)
+            .collect()
+    }
+
+    fn of_head(map: &serde_json::Value, [block, head]: [usize; 2]) -> f64 {
+        map[block][head].as_f64().unwrap()
+    }
+
+    /// The sentence below the figure; `score` is one of the file's, with what the page calls it.
+    fn says(
+        &self,
+        sentence: usize,
+        head: [usize; 2],
+        query: usize,
+        score: Option<(&str, &str)>,
+    ) -> String {
+        let (tokens, weights) =
+            (self.tokens(sentence), self.weights(sentence, head, query));
+        let mut most: Vec<usize> = (0..weights.len()).collect();
+        most.sort_by(|&i, &j| weights[j].total_cmp(&weights[i]));
+        let to = |j: usize| match tokens[j] {
+            _ if j == query => "itself".to_owned(),
+            token => format!("“{token}”"),
+        };
+        let [block, number] = head;
+        let mut says = format!(
+            "Head {block}.{number} gives {:.0} % of “{}” to {}",
+            100.0 * weights[most[0]],
+            tokens[query],
+            to(most[0])
+        );
+        if weights[most[1]] >= 0.005 {
+            says += &format!(" and {:.0} % to {}", 100.0 * weights[most[1]], to(most[1]));
+        }
+        if let Some((score, told)) = score {
+            let texts = match self.0["reads_both_ways"].as_bool().unwrap() {
+                true => "English paragraphs",
+                false => "random tokens said twice",
+            };
+            let score = 100.0 * Self::of_head(&self.0["scores"][score], head);
+            says += &format!("; in {texts}, {score:.0} % to {told}");
+        }
+        says += ".";
+        if let Some(loss) = self.0["loss"].as_f64() {
+            says += &format!(
+                " Without it, the second reading's loss goes from {loss:.2} to {:.2}; with its mean output, to {:.2}.",
+                Self::of_head(&self.0["loss_without"], head),
+                Self::of_head(&self.0["loss_replaced"], head),
+            );
+        }
+        says
+    }
+
+    /// The largest number of a map and its head.
+    fn largest(map: &serde_json::Value) -> (f64, String) {
+        let rows = map.as_array().unwrap().iter().enumerate();
+        let all = rows.flat_map(|(block, row)| {
+            row.as_array().unwrap().iter().enumerate().map(move |(head, value)| {
+                (value.as_f64().unwrap(), format!("{block}.{head}"))
+            })
+        });
+        all.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap()
+    }
+}
+
+/// What was recorded comes when the figure is near the window; cells and words can be pressed, and sliders do the same.
+#[test]
+fn the_heads_of_real_models_look_as_recorded() {
+    const INDUCTION: Option<(&str, &str)> =
+        Some(("induction", "what followed an earlier copy"));
+    let Some(mut reader) = Reader::start() else { return };
+    let file = std::fs::read(book().0.join("opened/figure.json")).unwrap();
+    let file: serde_json::Value = serde_json::from_slice(&file).unwrap();
+    let [causal, both_ways] = [0, 1].map(|model| Recorded(&file["models"][model]));
+    let said = |tab: &mut Tab| says(tab, "real-model");
+    let legend = "[...document.querySelectorAll('[data-figure=real-model] .drawing text')].map(it => it.textContent) \
+                  .find(it => it.startsWith('Colour')) ?? 'none'";
+
+    let mut tab = reader.open("real-model.html", LAPTOP);
+    let loads = "performance.getEntriesByType('resource').filter(it => it.name.endsWith('figure.json')).length";
+    assert_eq!(tab.ask::<usize>(loads), 0);
+    assert_eq!(said(&mut tab), "What was recorded is on its way.");
+    come_near(&mut tab, "real-model");
+    assert_eq!(tab.ask::<usize>(loads), 1);
+    assert_eq!(said(&mut tab), causal.says(0, [13, 8], 7, INDUCTION));
+    assert_eq!(causal.tokens(0)[7], "it");
+    // A causal model at “it” has not read the last word.
+    assert_eq!(causal.weights(0, [13, 8], 7), causal.weights(1, [13, 8], 7));
+    let drawn: Vec<String> = tab.ask(
+        "[...document.querySelectorAll('[data-figure=real-model] .drawing g.press')].map(it => it.textContent)",
+    );
+    let weights = causal.weights(0, [13, 8], 7);
+    let tokens = causal.tokens(0);
+    let expected = tokens.iter().enumerate().map(|(j, token)| {
+        let weight = weights.get(j).map(|weight| format!("{:.0} %", 100.0 * weight));
+        format!("{token}{}", weight.unwrap_or_else(|| "–".to_owned()))
+    });
+    assert_eq!(drawn, expected.collect::<Vec<_>>());
+
+    // A cell is a head, and a word the token that looks.
+    let cell = |tab: &mut Tab, [block, head]: [f64; 2], [layers, heads]: [f64; 2]| {
+        let cells = "[data-figure=real-model] .drawing rect.press";
+        let (x, y) = point_of(tab, cells, (head + 0.5) / heads);
+        let height: f64 = tab.ask(&format!(
+            "document.querySelector('{cells}').getBoundingClientRect().height"
+        ));
+        (x, y + ((block + 0.5) / layers - 0.5) * height)
+    };
+    let point = cell(&mut tab, [16.0, 0.0], [30.0, 9.0]);
+    tab.click(point);
+    assert_eq!(said(&mut tab), causal.says(0, [16, 0], 7, INDUCTION));
+    let point =
+        point_of(&mut tab, "[data-figure=real-model] g.press:nth-of-type(3)", 0.5);
+    tab.click(point);
+    assert_eq!(said(&mut tab), causal.says(0, [16, 0], 2, INDUCTION));
+    focus(&mut tab, "#real-model-block");
+    tab.press(Key::RIGHT);
+    focus(&mut tab, "#real-model-head");
+    tab.press(Key::END);
+    assert_eq!(said(&mut tab), causal.says(0, [17, 8], 2, INDUCTION));
+    assert_eq!(address_of(&mut tab), "real-model.html?real-model=0_4_17_8_3_0");
+    drop(tab);
+
+    // The colours of the grid are the file's, and so is what it lacks.
+    let mut colour = |state: &str| {
+        let mut tab = reader.open(&format!("real-model.html?real-model={state}"), LAPTOP);
+        come_near(&mut tab, "real-model");
+        (tab.ask::<String>(legend), said(&mut tab))
+    };
+    let (most, head) = Recorded::largest(&causal.0["scores"]["previous"]);
+    let (seen, told) = colour("0_1_18_6_8_1");
+    let expected =
+        format!("weight on the token before, up to {:.0} % (head {head})", 100.0 * most);
+    assert_eq!(seen, format!("Colour: {expected}"));
+    assert_eq!(told, causal.says(1, [18, 6], 7, Some(("previous", "the token before"))));
+    let (most, head) = Recorded::largest(&causal.0["loss_without"]);
+    let loss = causal.0["loss"].as_f64().unwrap();
+    assert_eq!(
+        colour("0_6_13_8_8_0").0,
+        format!("Colour: loss without the head, {loss:.2} to {most:.2} (head {head})")
+    );
+    let (seen, told) = colour("1_2_3_1_8_0");
+    assert_eq!(seen, "none");
+    assert!(told.starts_with(&both_ways.says(0, [3, 1], 8, None)), "{told}");
+    assert!(told.ends_with("so that wasn't recorded."), "{told}");
+
+    // The other model has other blocks, and its word comes one token later. The late word changes where that looks.
+    drop(colour);
+    let mut tab = reader.open("real-model.html?real-model=1_3", PHONE);
+    come_near(&mut tab, "real-model");
+    let itself = Some(("itself", "the token itself"));
+    assert_eq!(both_ways.tokens(0)[8], "it");
+    assert_eq!(said(&mut tab), both_ways.says(0, [5, 8], 8, itself));
+    let point = cell(&mut tab, [3.0, 1.0], [6.0, 12.0]);
+    tab.tap(point);
+    assert_eq!(said(&mut tab), both_ways.says(0, [3, 1], 8, itself));
+    tab.run("(() => { const late = document.getElementById('real-model-late'); late.value = 1; late.dispatchEvent(new Event('change')); })()");
+    assert_eq!(said(&mut tab), both_ways.says(1, [3, 1], 8, itself));
+    let words: Vec<String> = tab.ask(
+        "[...document.getElementById('real-model-late').options].map(it => it.textContent)",
+    );
+    for (sentence, late) in words.iter().enumerate() {
+        assert!(causal.tokens(sentence).contains(&&**late), "{late}");
+        assert!(both_ways.tokens(sentence).contains(&&**late), "{late}");
+    }
+    // Labels stay readable, and nothing is cut off.
+    let [label, over]: [f64; 2] = tab.ask(
+        "(() => { const svg = document.querySelector('[data-figure=real-model] .drawing > svg'); \
+         return [16 * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width, document.documentElement.scrollWidth - innerWidth]; })()",
+    );
+    assert!(label >= 12.0 && over <= 0.0, "{label} {over}");
+}
+
+/// The text that the last press of a button has copied.
 fn copied(tab: &mut Tab, button: usize) -> String {
     tab.run(
         "navigator.clipboard.writeText = text => { globalThis.copied = text; return Promise.resolve(); }",

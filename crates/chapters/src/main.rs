@@ -28,6 +28,7 @@ mod online_softmax;
 mod output;
 mod positions;
 mod random;
+mod real_model;
 mod records;
 mod scaled_dot_product_attention;
 mod sentences;
@@ -91,6 +92,7 @@ const PAGES: &[Generator] = &[
     ("hidden-faults", hidden_faults::generate),
     ("debugging", debugging::generate),
     ("trained-heads", trained_heads::generate),
+    ("real-model", real_model::generate),
     ("shared-keys", shared_keys::generate),
     ("decoding", decoding::generate),
     ("counting", counting::generate),

@@ -48,6 +48,40 @@ export const remembered = compute => {
     };
 };
 
+/**
+ * What a figure `reads` from a file beside the page's module, which comes when the figure is near the window. The function that this returns
+ * has nothing before that, and draws again when it is there.
+ */
+export const arriving = (figure, file, what, reads) => {
+    let result, fault;
+    let isAsked = false;
+    return again => {
+        if (fault) {
+            throw new Error(fault);
+        }
+        if (!isAsked) {
+            isAsked = true;
+            new IntersectionObserver(async (seen, observer) => {
+                if (!seen.some(({ isIntersecting }) => isIntersecting)) {
+                    return;
+                }
+                observer.disconnect();
+                try {
+                    const answer = await fetch(new URL(file, import.meta.url));
+                    if (!answer.ok) {
+                        throw new Error(answer.statusText);
+                    }
+                    result = await reads(answer);
+                } catch (error) {
+                    fault = `${what} can't be fetched: ${error.message}.`;
+                }
+                again();
+            }, { rootMargin: '200px' }).observe(document.querySelector(`[data-figure=${figure}]`));
+        }
+        return result;
+    };
+};
+
 /** The clock of the page: one figure plays at a time. */
 const clock = {
     figure: undefined,

@@ -1,12 +1,11 @@
 // The trained model of the book: what each head looks at in a text of the reader's, what may come next, and the cache that it writes with.
-import { number, slider, step, words } from './figure.js';
-import { bars, drawing, entries, shape, text } from './draw.js';
+import { arriving, number, slider, step, words } from './figure.js';
+import { bars, drawing, entries, picture, shape, text } from './draw.js';
 
 const [BLOCKS, HEADS] = [4, 4];
 const NAMES = Array.from({ length: BLOCKS * HEADS }, (_, i) => `${Math.floor(i / HEADS) + 1}.${i % HEADS + 1}`);
 const [MOST_TYPED, MOST_WRITTEN] = [80, 100];
 const [LINE, CELL] = [50, 12]; // letters of a line, and how wide each is
-const LEVELS = 10;
 
 /** The numbers of the heads that are named. */
 const heads = line => line.split(/[\s,]+/u).filter(name => name).map(name => {
@@ -17,60 +16,12 @@ const heads = line => line.split(/[\s,]+/u).filter(name => name).map(name => {
     return head;
 });
 
-/** A matrix as a picture of some hundred thousand cells: one path for all that are about as large. */
-const picture = (svg, { left, top, width, height, matrix, full = 1, turned = false }) => {
-    const at = entries(matrix);
-    const [down, across] = turned ? [matrix.columns, matrix.rows] : [matrix.rows, matrix.columns];
-    const [w, h] = [width / across, height / down];
-    const paths = new Map();
-    for (let i = 0; i < down; i += 1) {
-        for (let j = 0; j < across; j += 1) {
-            const value = (turned ? at(j, i) : at(i, j)) / full;
-            const level = Math.sign(value) * Math.min(Math.round(LEVELS * Math.abs(value)), LEVELS);
-            if (level !== 0) {
-                const cell = `M${(left + w * j).toFixed(2)} ${(top + h * i).toFixed(2)}h${w.toFixed(2)}v${h.toFixed(2)}h-${w.toFixed(2)}z`;
-                paths.set(level, (paths.get(level) ?? '') + cell);
-            }
-        }
-    }
-    for (const [level, d] of paths) {
-        svg.append(shape('path', {
-            d, fill: level < 0 ? 'var(--fig-heat-neg)' : 'var(--fig-heat)', 'fill-opacity': Math.abs(level) / LEVELS,
-        }));
-    }
-};
-
 /** A letter as the page names it. */
 const named = letter => letter === ' ' ? 'a space' : letter === '\n' ? 'a line’s end' : `“${letter}”`;
 
 export default attention => {
-    let model, fault;
-    let isAsked = false;
-
-    /** The model comes when the figure is near the window. */
-    const ask = again => {
-        if (isAsked) {
-            return;
-        }
-        isAsked = true;
-        new IntersectionObserver(async (seen, observer) => {
-            if (!seen.some(({ isIntersecting }) => isIntersecting)) {
-                return;
-            }
-            observer.disconnect();
-            try {
-                const answer = await fetch(new URL('../trained/book.i8', import.meta.url));
-                if (!answer.ok) {
-                    throw new Error(answer.statusText);
-                }
-                model = new attention.Writer(new Uint8Array(await answer.arrayBuffer()));
-            } catch (error) {
-                fault = `The model can't be fetched: ${error.message}.`;
-            }
-            again();
-        }, { rootMargin: '200px' }).observe(document.querySelector('[data-figure=writer]'));
-    };
-
+    const arrived = arriving('writer', '../trained/book.i8', 'The model', async answer =>
+        new attention.Writer(new Uint8Array(await answer.arrayBuffer())));
     return {
         controls: [
             words('text', 'a text to go on with', MOST_TYPED, 'the softmax of the sc'),
@@ -82,11 +33,8 @@ export default attention => {
             slider('seed', 'seed', 0, 50, 1, 0, 0),
         ],
         draw(state, set, again) {
-            if (fault) {
-                throw new Error(fault);
-            }
+            const model = arrived(again);
             if (!model) {
-                ask(again);
                 return { says: 'The model is on its way.' };
             }
             const svg = drawing(640, 1120, 'A trained model: a text, the weights of its heads, the next character and the cache');

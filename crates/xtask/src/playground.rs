@@ -34,8 +34,11 @@ const COMMITTED: &str = "crates/playground/module";
 /// The module as a page loads it, and the JavaScript through which the scripts of the figures call it.
 const BOUND: [&str; 2] = ["attention.js", "attention_bg.wasm"];
 
-/// The parameters of the trained model, which its figure asks for.
-const WEIGHTS: &str = "crates/model/trained/book.i8";
+/// What figures ask for, and where it stands in the book: the parameters of the trained model, and what was recorded of real ones.
+const FETCHED: [(&str, &str); 2] = [
+    ("crates/model/trained/book.i8", "trained/book.i8"),
+    ("crates/model/opened/figure.json", "opened/figure.json"),
+];
 
 /// The file beside the committed module with the digest of its sources and the version of its compiler, a line each.
 const ORIGIN: &str = "origin.txt";
@@ -230,8 +233,11 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
         fs::copy(bound.join(file), folder.join(file))?;
     }
     files::copy(&project.root().join("crates/playground/web"), &folder)?;
-    fs::create_dir_all(book.join("trained"))?;
-    fs::copy(project.root().join(WEIGHTS), book.join("trained/book.i8"))?;
+    for (file, asked) in FETCHED {
+        let copy = book.join(asked);
+        fs::create_dir_all(copy.parent().context("a file of the book")?)?;
+        fs::copy(project.root().join(file), copy)?;
+    }
     for (html, page) in pages {
         let tag = "<meta name=\"playground\" content=\"playground/figures.js\">\n</head>";
         let html =

@@ -7,7 +7,7 @@ use attention::engine::{ByWeights, linear_by};
 use attention::{ForwardOptions, KeyValueCache, Mask, MultiHeadAttention};
 use fast::{Flash, Float as _};
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
-use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
+use rayon::iter::ParallelIterator as _;
 use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
@@ -57,8 +57,10 @@ pub enum Activation {
 
 impl Activation {
     /// Replaces each number of the hidden layer.
-    fn apply(self, h: &mut [f32]) {
-        match self {
+    fn apply(self, hidden: &mut DMatrix<f32>) {
+        // A column at a time, which lies together and stays in the cache.
+        let n = hidden.nrows();
+        hidden.as_mut_slice().par_chunks_mut(n).for_each(|h| match self {
             Activation::Silu => multiply_by_sigmoid(h, |h| h),
             Activation::Gelu => h.iter_mut().for_each(|h| {
                 *h *= 0.5 * (1.0 + libm::erff(*h * FRAC_1_SQRT_2));
@@ -68,7 +70,7 @@ impl Activation {
                 let twice = 2.0 * FRAC_2_PI.sqrt();
                 multiply_by_sigmoid(h, |h| twice * (h + 0.044715 * h * h * h));
             }
-        }
+        });
     }
 }
 
@@ -93,31 +95,20 @@ pub struct Feed {
 }
 
 impl Feed {
+    // ANCHOR: feed
     fn forward(&self, x: &DMatrix<f32>) -> Result<DMatrix<f32>> {
-        let mut hidden = self.up.forward(x)?;
-        // By columns, each of which lies together.
-        let n = x.nrows();
+        let mut hidden = self.up.forward(x)?; // (n, d_hidden)
         match &self.gate {
             Some(gate) => {
-                let mut gate = gate.forward(x)?;
-                let columns = hidden.as_mut_slice().par_chunks_mut(n);
-                columns.zip(gate.as_mut_slice().par_chunks_mut(n)).for_each(
-                    |(hidden, gate)| {
-                        self.activation.apply(gate);
-                        hidden
-                            .iter_mut()
-                            .zip(gate)
-                            .for_each(|(hidden, gate)| *hidden *= *gate);
-                    },
-                );
+                let mut gate = gate.forward(x)?; // (n, d_hidden)
+                self.activation.apply(&mut gate);
+                hidden.component_mul_assign(&gate);
             }
-            None => {
-                let columns = hidden.as_mut_slice().par_chunks_mut(n);
-                columns.for_each(|hidden| self.activation.apply(hidden));
-            }
+            None => self.activation.apply(&mut hidden),
         }
-        self.down.forward(&hidden)
+        self.down.forward(&hidden) // (n, d_model)
     }
+    // ANCHOR_END: feed
 }
 
 /// Attention and what follows it, each with a norm, before it or after it.

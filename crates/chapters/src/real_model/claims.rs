@@ -1,0 +1,198 @@
+//! Tests of what the chapter says of its numbers.
+
+use super::facts::{Facts, Link};
+use super::page::constant_head;
+use std::collections::BTreeMap;
+
+#[test]
+fn what_the_chapter_says_of_the_chain() {
+    let facts = Facts::open().unwrap();
+    let repeated = &facts.repeated;
+    // "The largest group by far."
+    let above_half = |key: &str| {
+        repeated.scores[key].iter().flatten().filter(|score| **score > 0.5).count()
+    };
+    for other in ["previous", "induction", "itself"] {
+        assert!(above_half("first") > 5 * above_half(other), "{other}");
+    }
+    // "Worse than even probabilities", and "it remembers".
+    assert!(repeated.first.iter().all(|loss| *loss > repeated.even));
+    assert!(
+        repeated
+            .second
+            .iter()
+            .zip(&repeated.first)
+            .all(|(second, first)| second < &(first / 3.0))
+    );
+
+    let link = |what: &str| repeated.chain.iter().find(|link| link.what == what).unwrap();
+    let of = |link: &Link| (link.second, link.patterns.clone());
+    let (all, patterns) = of(link("none"));
+    let (without, lost) = of(link("the best previous-token head"));
+    let (replaced, _) = of(link("the same, replaced by its mean"));
+    assert_eq!(link("the best previous-token head").heads, ["16.0"]);
+    assert_eq!(link("the best induction head").heads, ["18.6"]);
+    // "Three of the four lose their pattern."
+    assert_eq!(lost.iter().filter(|pattern| **pattern < 0.05).count(), 3);
+    assert!(without > 2.5 * all && replaced > 2.5 * all);
+    // "Don't matter nearly as much": the loss rises by less than a third of what it does without the head, and the patterns stay.
+    for what in [
+        "the other heads of its block",
+        "the second-best previous-token head",
+        "the next five previous-token heads",
+    ] {
+        let (loss, kept) = of(link(what));
+        assert!(loss - all < (without - all) / 3.0, "{what}: {loss}");
+        assert!(
+            kept.iter().zip(&patterns).all(|(kept, pattern)| kept > &(pattern - 0.15)),
+            "{what}"
+        );
+    }
+    // "As faithfully": the second-best previous-token head.
+    let [best, second] = ["16.0", "11.1"].map(|head| facts.score("previous", head));
+    assert_eq!(link("the second-best previous-token head").heads, ["11.1"]);
+    assert!((best - second).abs() < 0.05);
+
+    // Off and replaced by the mean.
+    let all = repeated.second[..repeated.texts_for_all].iter().sum::<f64>()
+        / repeated.texts_for_all as f64;
+    let constant = constant_head(&facts);
+    let rise = |map: &BTreeMap<String, f64>| map[&constant] - all;
+    assert!(
+        rise(&repeated.without) > all
+            && rise(&repeated.replaced) < rise(&repeated.without) / 4.0,
+        "{constant}"
+    );
+    // "One of the random draws holds such a head, and looks as bad": the others don't.
+    let draws =
+        repeated.chain.iter().filter(|link| link.what == "five at random below it");
+    let bad: Vec<_> =
+        draws.filter(|link| link.second > 1.5 * link_none(&facts)).collect();
+    assert!(bad.len() == 1 && bad[0].heads.contains(&"1.4".to_owned()), "{}", bad.len());
+    let mut by_mean: Vec<_> = repeated.replaced.iter().collect();
+    by_mean.sort_by(|a, b| b.1.total_cmp(a.1));
+    assert!(by_mean[0].0 == "16.0" && by_mean[0].1 - all > 2.0 * (by_mean[1].1 - all));
+
+    // English: nothing on the first reading, several times as much on the second.
+    let rows = &facts.prose.rows;
+    assert!(rows.iter().all(|row| (row.first - rows[0].first).abs() < 0.05));
+    assert!(rows[1].heads == ["16.0"] && rows[1].second > 5.0 * rows[0].second);
+    assert!(rows[3].heads == ["16.3"] && rows[3].second < 1.5 * rows[0].second);
+}
+
+fn link_none(facts: &Facts) -> f64 {
+    facts.repeated.chain[0].second
+}
+
+#[test]
+fn what_the_chapter_says_of_it() {
+    let facts = Facts::open().unwrap();
+    let it = &facts.it;
+    // "All weights of it are the same, in every head."
+    assert!(it.causal.largest_difference < 1e-5);
+    assert!(it.causal.head.first_noun_most * 10 > it.sentences * 9);
+    assert_eq!(2 * it.causal.head.right, it.sentences);
+    // One changes its mind, the other doesn't.
+    let [tired, soft] = it.both_ways.moved.weights[0];
+    assert!(tired[0] > tired[1] && soft[1] > soft[0]);
+    assert!(it.both_ways.unmoved.weights[0].iter().all(|[cat, mat]| cat > mat));
+    assert_eq!(it.both_ways.unmoved.pairs_with_two_answers, 0);
+    // "Meaning moves it on average and often, but doesn't decide."
+    let moved = &it.both_ways.moved;
+    assert!(moved.shift > 0.1 && moved.pairs_with_two_answers * 2 < it.sentences / 2);
+    assert!(moved.right < it.both_ways.right_by_chance + 4);
+    // From the late word, the head that "isn't missed" has the right noun in the first pair.
+    let late = &it.late_word[0];
+    assert!(
+        late.head == "13.8"
+            && late.first_pair[0][0] > late.first_pair[0][1]
+            && late.first_pair[1][1] > late.first_pair[1][0]
+    );
+
+    let answers = &facts.resolved.answers;
+    assert!(answers[0].right < it.sentences * 6 / 10 && answers[0].shift > 0.5);
+    // "More than half as far."
+    assert!(
+        answers[1].what == "Bob"
+            && (0.5..0.8).contains(&(answers[1].shift / answers[0].shift))
+    );
+    // Without 13.8 nothing is lost; four heads take most.
+    assert!(answers[2].heads == ["13.8"] && answers[2].shift > 0.95 * answers[0].shift);
+    assert!(answers[4].heads.len() == 4 && answers[4].shift < 0.5 * answers[0].shift);
+    assert!(
+        answers[5].heads.len() == 4
+            && (0.6..0.75).contains(&(answers[5].shift / answers[0].shift))
+    );
+    // "Two thirds of the way", and "within a few blocks".
+    let [late, between, last] = ["the late word", "between", "the last token"]
+        .map(|key| &facts.resolved.patched[key]);
+    assert!(late[20] > 0.6 && late[24] < 0.3 && last[20] < 0.25 && last[24] > 0.6);
+    assert!(between.iter().all(|share| share.abs() < 0.3));
+    // Pronouns.
+    assert!(
+        facts
+            .pronouns
+            .heads
+            .iter()
+            .all(|head| head.right * 10 > facts.pronouns.sentences * 8)
+    );
+}
+
+#[test]
+fn what_the_chapter_says_of_blocks_and_reasons() {
+    let facts = Facts::open().unwrap();
+    let blocks = &facts.blocks;
+    // The nearest blocks are in the middle and near the end; block 0 isn't among them.
+    let mut nearest: Vec<usize> = (0..blocks.near.len()).collect();
+    nearest.sort_by(|a, b| blocks.near[*b].total_cmp(&blocks.near[*a]));
+    assert!(nearest[..5].iter().all(|block| (10..=28).contains(block)), "{nearest:?}");
+    // The sink.
+    assert!(blocks.first[..2].iter().all(|share| *share < 0.05));
+    assert!(blocks.first[12..29].iter().all(|share| *share > 0.25));
+    // Names early, pronouns in the middle.
+    let block = |head: &str| head.split_once('.').unwrap().0.parse::<usize>().unwrap();
+    let early = blocks.name.heads.iter().filter(|(head, _)| block(head) <= 4).count();
+    assert!(early >= 3, "{:?}", blocks.name.heads);
+    assert!(
+        blocks.pronoun.heads.iter().all(|(head, _)| (9..=16).contains(&block(head))),
+        "{:?}",
+        blocks.pronoun.heads
+    );
+
+    let head = |reason: usize, name: &str| {
+        facts.reasons[reason].heads.iter().find(|row| row.head == name).unwrap()
+    };
+    let capital = &facts.reasons[0];
+    // Three look hard at the country; one is needed, two aren't, and two that look elsewhere are.
+    assert!(["23.4", "16.0", "16.3"].iter().all(|name| head(0, name).weight > 0.5));
+    assert!(head(0, "23.4").first_without < capital.first / 3.0);
+    assert!(
+        ["16.0", "16.3"]
+            .iter()
+            .all(|name| (head(0, name).first_without / capital.first - 1.0).abs() < 0.1)
+    );
+    for name in ["12.0", "11.7"] {
+        assert!(
+            head(0, name).weight < 0.1
+                && head(0, name).first_without < 0.7 * capital.first
+        );
+    }
+    // In other words it is hardly missed, for France.
+    let travel = &facts.reasons[1];
+    assert!(
+        head(1, "23.4").first_weight > 0.8
+            && head(1, "23.4").first_without > 0.9 * travel.first
+    );
+    assert!(head(1, "14.8").first_without < 0.5 * travel.first);
+    // Against.
+    let ball = &facts.reasons[2];
+    assert!(
+        head(2, "24.4").first_weight > 0.8
+            && head(2, "24.4").first_without > ball.first
+            && head(2, "24.4").without > ball.mean
+    );
+    assert!(
+        head(2, "29.1").first_weight < 0.05
+            && head(2, "29.1").first_without < 0.6 * ball.first
+    );
+}

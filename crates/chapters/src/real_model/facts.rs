@@ -1,0 +1,254 @@
+//! What was recorded, as `crates/model/examples/real_heads.rs` and `benches/peers/open.py` wrote it.
+
+use anyhow::{Context as _, Result};
+use model::Run;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+pub struct Facts {
+    pub models: Vec<File>,
+    pub repeated: Repeated,
+    pub prose: Prose,
+    pub it: It,
+    pub resolved: Resolved,
+    pub pronouns: Pronouns,
+    pub blocks: Blocks,
+    pub reasons: Vec<Reason>,
+    pub run: Run,
+}
+
+#[derive(Deserialize)]
+pub struct File {
+    pub file: String,
+    pub sha256: String,
+    pub parameters: usize,
+    pub vocabulary: usize,
+    pub blocks: usize,
+    /// Of a block.
+    pub heads: usize,
+    /// The width of all keys of a block together.
+    pub d_keys: usize,
+}
+
+/// A number for each head, block by block.
+pub type Map = Vec<Vec<f64>>;
+
+/// Random tokens that are said twice.
+#[derive(Deserialize)]
+pub struct Repeated {
+    pub tokens: usize,
+    pub texts: usize,
+    /// On how many of them each head was off.
+    pub texts_for_all: usize,
+    /// The losses of the first and second reading of each text.
+    pub first: Vec<f64>,
+    pub second: Vec<f64>,
+    /// The loss of even probabilities.
+    pub even: f64,
+    pub scores: BTreeMap<String, Map>,
+    /// The loss of the second reading with a head off, and with its mean in place of what it finds.
+    pub without: BTreeMap<String, f64>,
+    pub replaced: BTreeMap<String, f64>,
+    pub induction_heads: Vec<String>,
+    pub chain: Vec<Link>,
+}
+
+/// What happens to induction when some heads are off.
+#[derive(Deserialize)]
+pub struct Link {
+    pub what: String,
+    pub heads: Vec<String>,
+    pub replaced: bool,
+    pub second: f64,
+    /// The induction scores of the four best induction heads.
+    pub patterns: Vec<f64>,
+}
+
+/// English, read twice.
+#[derive(Deserialize)]
+pub struct Prose {
+    pub paragraphs: usize,
+    pub rows: Vec<ProseRow>,
+}
+
+#[derive(Deserialize)]
+pub struct ProseRow {
+    pub heads: Vec<String>,
+    pub first: f64,
+    pub second: f64,
+}
+
+/// Where "it" looks in pairs of sentences.
+#[derive(Deserialize)]
+pub struct It {
+    pub sentences: usize,
+    pub causal: Causal,
+    pub both_ways: BothWays,
+    pub late_word: Vec<LateWord>,
+}
+
+#[derive(Deserialize)]
+pub struct Causal {
+    /// Between the weights of "it" in the two sentences of a pair, of all heads.
+    pub largest_difference: f64,
+    pub head: Nouns,
+}
+
+#[derive(Deserialize)]
+pub struct BothWays {
+    pub moved: Nouns,
+    pub unmoved: Nouns,
+    pub most_right: Nouns,
+    pub right_by_chance: usize,
+}
+
+/// A head's weights on the two nouns.
+#[derive(Deserialize)]
+pub struct Nouns {
+    pub head: String,
+    pub right: usize,
+    pub shift: f64,
+    pub first_noun_most: usize,
+    pub pairs_with_two_answers: usize,
+    /// Of each pair, of its two sentences, on the first and the second noun.
+    pub weights: Vec<[[f64; 2]; 2]>,
+}
+
+/// What a head looks at from the word that decides.
+#[derive(Deserialize)]
+pub struct LateWord {
+    pub head: String,
+    pub shift: f64,
+    pub shift_without_it: f64,
+    pub first_pair: [[f64; 2]; 2],
+}
+
+/// What the causal model says that "it" refers to.
+#[derive(Deserialize)]
+pub struct Resolved {
+    pub answers: Vec<Answers>,
+    pub patched_pairs: usize,
+    pub patched: BTreeMap<String, Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+pub struct Answers {
+    pub what: String,
+    pub heads: Vec<String>,
+    pub right: usize,
+    pub both_right: usize,
+    pub shift: f64,
+}
+
+/// "He" or "she" after two names.
+#[derive(Deserialize)]
+pub struct Pronouns {
+    pub chosen_on: usize,
+    pub sentences: usize,
+    pub heads: Vec<Fitting>,
+}
+
+#[derive(Deserialize)]
+pub struct Fitting {
+    pub head: String,
+    pub right: usize,
+    pub margin: f64,
+}
+
+/// Means over paragraphs of English, block by block.
+#[derive(Deserialize)]
+pub struct Blocks {
+    pub paragraphs: usize,
+    pub distance: Vec<f64>,
+    pub near: Vec<f64>,
+    pub first: Vec<f64>,
+    pub norm_first: Vec<f64>,
+    pub norm_other: Vec<f64>,
+    pub name: Looks,
+    pub pronoun: Looks,
+}
+
+/// How much a word gets from another one.
+#[derive(Deserialize)]
+pub struct Looks {
+    pub text: String,
+    pub heads: Vec<(String, f64)>,
+}
+
+/// A text whose next word seems to have a reason.
+#[derive(Deserialize)]
+pub struct Reason {
+    pub example: String,
+    pub word: String,
+    pub next: String,
+    pub cases: usize,
+    pub first: f64,
+    pub mean: f64,
+    pub heads: Vec<ReasonHead>,
+}
+
+#[derive(Deserialize)]
+pub struct ReasonHead {
+    pub head: String,
+    pub weight: f64,
+    pub first_weight: f64,
+    pub first_without: f64,
+    pub without: f64,
+    pub falls: usize,
+}
+
+/// How fast the model is beside transformers.
+#[derive(Deserialize)]
+pub struct Speed {
+    pub processor: String,
+    pub torch: String,
+    pub transformers: String,
+    pub date: String,
+    pub rounds: usize,
+    pub runs: Vec<SpeedRun>,
+}
+
+#[derive(Deserialize)]
+pub struct SpeedRun {
+    pub threads: usize,
+    pub load: Compared,
+    pub prefill: Compared,
+    pub write: Compared,
+    pub peak_bytes: Peak,
+}
+
+#[derive(Deserialize)]
+pub struct Compared {
+    pub ours: f64,
+    pub theirs: f64,
+    pub ratio: f64,
+}
+
+#[derive(Deserialize)]
+pub struct Peak {
+    pub ours: u64,
+    pub theirs: u64,
+}
+
+impl Facts {
+    pub fn open() -> Result<Self> {
+        let text = include_str!("../../../model/opened/results.json");
+        serde_json::from_str(text).context("crates/model/opened/results.json")
+    }
+
+    /// A head's number in a map.
+    pub fn score(&self, map: &str, head: &str) -> f64 {
+        let (block, place) = head.split_once('.').unwrap_or_default();
+        let [block, place] =
+            [block, place].map(|number| number.parse::<usize>().unwrap_or_default());
+        self.repeated.scores[map][block][place]
+    }
+}
+
+impl Speed {
+    pub fn open() -> Result<Self> {
+        let text = include_str!("../../../model/opened/speed.json");
+        serde_json::from_str(text).context("crates/model/opened/speed.json")
+    }
+}

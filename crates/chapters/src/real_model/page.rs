@@ -1,0 +1,391 @@
+//! The chapter's page: values, tables and figures.
+
+use super::facts::{
+    Answers, Facts, Fitting, Link, Map, ProseRow, Reason, ReasonHead, Speed, SpeedRun,
+};
+use crate::figures::format::{bytes, fixed, integer, percent};
+use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
+use crate::output::Page;
+use crate::trained::took;
+use anyhow::Result;
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    let facts = Facts::open()?;
+    kinds(page, &facts);
+    chain(page, &facts);
+    prose(page, &facts);
+    it(page, &facts);
+    resolved(page, &facts)?;
+    pronouns(page, &facts);
+    blocks(page, &facts)?;
+    reasons(page, &facts);
+    speed(page, &Speed::open()?);
+    let causal = &facts.models[0];
+    page.value("parameters", integer((causal.parameters as f64 / 1e6).round() as usize));
+    page.value("vocabulary", integer(causal.vocabulary));
+    page.value("blocks", causal.blocks.to_string());
+    page.value("heads", (causal.blocks * causal.heads).to_string());
+    let cache = 2 * causal.blocks * causal.d_keys * size_of::<f32>();
+    page.value("cache-bytes", bytes(cache as u128));
+    page.value("prose-paragraphs", facts.prose.paragraphs.to_string());
+    page.value("took", took(&facts.run));
+    for (key, model) in ["causal", "both-ways"].iter().zip(&facts.models) {
+        page.value(format!("{key}-file"), &model.file);
+        page.value(format!("{key}-hash"), &model.sha256[..8]);
+    }
+    Ok(())
+}
+
+/// All numbers of a map, with their heads, the largest first.
+fn ranked(map: &Map) -> Vec<(String, f64)> {
+    let all = map.iter().enumerate();
+    let all = all.flat_map(|(block, row)| {
+        row.iter()
+            .enumerate()
+            .map(move |(head, &score)| (format!("{block}.{head}"), score))
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    all
+}
+
+fn mean(numbers: &[f64]) -> f64 {
+    numbers.iter().sum::<f64>() / numbers.len() as f64
+}
+
+/// How many heads do what, and which do it most.
+fn kinds(page: &mut Page, facts: &Facts) {
+    let kinds = [
+        ("the first token", "first"),
+        ("the token before", "previous"),
+        ("what followed an earlier copy", "induction"),
+        ("itself", "itself"),
+    ];
+    let rows = kinds.map(|(what, key)| {
+        let heads = ranked(&facts.repeated.scores[key]);
+        let many = heads.iter().filter(|(_, score)| *score > 0.5).count();
+        let best = heads
+            .iter()
+            .take(4)
+            .map(|(head, score)| format!("{head} ({})", percent(*score, 0)));
+        vec![what.into(), many.to_string(), best.collect::<Vec<_>>().join(", ")]
+    });
+    page.table(
+        "kinds",
+        &["most of the weight goes to", "heads", "the first four of them"],
+        &rows,
+    );
+    let repeated = &facts.repeated;
+    page.value("tokens", repeated.tokens.to_string());
+    page.value("texts", repeated.texts.to_string());
+    page.value("even", fixed(repeated.even, 1));
+    page.value("first-reading", fixed(mean(&repeated.first), 1));
+    page.value("second-reading", fixed(mean(&repeated.second), 1));
+    let sinks = &facts.blocks.first;
+    page.value("sink-early", percent(mean(&sinks[..2]), 0));
+    page.value("sink-late", percent(mean(&sinks[12..29]), 0));
+    let jump = facts.blocks.norm_first.iter().zip(&facts.blocks.norm_other);
+    let jump = jump.map(|(first, other)| first / other).fold(0.0, f64::max);
+    page.value("sink-norm", integer((jump / 10.0).round() as usize * 10));
+}
+
+/// What a row of heads is called in a table.
+fn heads(heads: &[String]) -> String {
+    if heads.is_empty() { "none".into() } else { heads.join(", ") }
+}
+
+/// The loss of the second reading without some heads, and what the induction heads do then.
+fn chain(page: &mut Page, facts: &Facts) {
+    let induction = &facts.repeated.induction_heads;
+    let off = |link: &Link| match link.replaced {
+        true => format!("{}, replaced by its mean", heads(&link.heads)),
+        false => heads(&link.heads),
+    };
+    let columns: Vec<_> =
+        induction.iter().map(|head| format!("pattern of {head}")).collect();
+    let mut header = vec!["off", "loss, second reading"];
+    header.extend(columns.iter().map(String::as_str));
+    let row = |link: &Link| {
+        let mut row = vec![off(link), fixed(link.second, 2)];
+        row.extend(link.patterns.iter().map(|pattern| percent(*pattern, 0)));
+        row
+    };
+    let links = &facts.repeated.chain;
+    let of =
+        |what: &str| links.iter().position(|link| link.what == what).unwrap_or_default();
+    let constant = of("a head without a score");
+    let before: Vec<_> = links[..constant].iter().map(row).collect();
+    page.table("chain", &header, &before);
+    let without = &facts.repeated.without;
+    let replaced = &facts.repeated.replaced;
+    let all = mean(&facts.repeated.second[..facts.repeated.texts_for_all]);
+    let mut order: Vec<&String> = without.keys().collect();
+    order.sort_by(|a, b| without[*b].total_cmp(&without[*a]));
+    let rows: Vec<_> = order
+        .iter()
+        .take(6)
+        .map(|head| {
+            let score = |map: &str| percent(facts.score(map, head), 0);
+            vec![
+                (*head).clone(),
+                fixed(without[*head] - all, 1),
+                fixed(replaced[*head] - all, 1),
+                score("previous"),
+                score("induction"),
+            ]
+        })
+        .collect();
+    let header = [
+        "head",
+        "rise of the loss, output 0",
+        "rise, its mean instead",
+        "on the token before",
+        "behind a copy",
+    ];
+    page.table("zero-and-mean", &header, &rows);
+    let previous = ranked(&facts.repeated.scores["previous"]);
+    page.value("previous", &previous[0].0);
+    page.value("previous-score", percent(previous[0].1, 0));
+    page.value("second-previous", &previous[1].0);
+    page.value("induction", &induction[0]);
+    page.value("chain-loss", fixed(links[of("the best previous-token head")].second, 1));
+    page.value("constant", constant_head(facts));
+}
+
+/// Of the heads without any score, the one whose absence raises the loss most.
+pub fn constant_head(facts: &Facts) -> String {
+    let no_score = |head: &&String| {
+        ["previous", "induction", "itself", "first"]
+            .iter()
+            .all(|map| facts.score(map, head) < 0.5)
+    };
+    let heads = facts.repeated.without.iter().filter(|(head, _)| no_score(head));
+    heads
+        .max_by(|a, b| a.1.total_cmp(b.1))
+        .map(|(head, _)| head.clone())
+        .unwrap_or_default()
+}
+
+/// English, read once and twice.
+fn prose(page: &mut Page, facts: &Facts) {
+    page.table_of(
+        "prose",
+        &facts.prose.rows,
+        &[
+            ("off", &|row: &ProseRow| heads(&row.heads)),
+            ("first reading", &|row| fixed(row.first, 2)),
+            ("second reading", &|row| fixed(row.second, 2)),
+        ],
+    );
+}
+
+fn it(page: &mut Page, facts: &Facts) {
+    let it = &facts.it;
+    let [[tired_cat, _], [soft_cat, _]] = it.causal.head.weights[0];
+    page.value("it-cat", fixed(tired_cat, 4));
+    page.value("it-cat-soft", fixed(soft_cat, 4));
+    page.value("it-head", &it.causal.head.head);
+    page.value("moved-head", &it.both_ways.moved.head);
+    page.value("it-first-noun", it.causal.head.first_noun_most.to_string());
+    page.value("sentences", it.sentences.to_string());
+    page.value("pairs", (it.sentences / 2).to_string());
+    page.value("half", (it.sentences / 2).to_string());
+    let rows = [&it.both_ways.moved, &it.both_ways.unmoved].map(|nouns| {
+        let [[tired_cat, tired_mat], [soft_cat, soft_mat]] =
+            nouns.weights[0].map(|end| end.map(|share| percent(share, 0)));
+        vec![nouns.head.clone(), tired_cat, tired_mat, soft_cat, soft_mat]
+    });
+    let header = ["head", "tired: cat", "mat", "soft: cat", "mat"];
+    page.table("both-ways", &header, &rows);
+    let rows = [&it.both_ways.moved, &it.both_ways.unmoved, &it.both_ways.most_right]
+        .map(|nouns| {
+            vec![
+                nouns.head.clone(),
+                nouns.right.to_string(),
+                nouns.pairs_with_two_answers.to_string(),
+                fixed(nouns.shift, 2),
+            ]
+        });
+    let header = [
+        "head",
+        "sentences in which the right noun gets more",
+        "pairs in which the answer changes",
+        "shift towards the right noun",
+    ];
+    page.table("both-ways-all", &header, &rows);
+    page.value("by-chance", it.both_ways.right_by_chance.to_string());
+    let late = &it.late_word[0];
+    let rows = [("*tired*", late.first_pair[0]), ("*soft*", late.first_pair[1])];
+    let rows = rows.map(|(word, nouns)| {
+        let [cat, mat] = nouns.map(|share| percent(share, 0));
+        vec![word.to_owned(), cat, mat]
+    });
+    page.table("late-word", &["from", "to *cat*", "to *mat*"], &rows);
+    page.value("late-shift", fixed(late.shift, 2));
+    page.value("late-shift-bob", fixed(late.shift_without_it, 2));
+}
+
+fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
+    let resolved = &facts.resolved;
+    page.table_of(
+        "answers",
+        &resolved.answers,
+        &[
+            ("pronoun", &|row: &Answers| row.what.clone()),
+            ("off", &|row| heads(&row.heads)),
+            ("right", &|row| row.right.to_string()),
+            ("pairs with both right", &|row| row.both_right.to_string()),
+            ("shift of log p towards the right noun", &|row| fixed(row.shift, 2)),
+        ],
+    );
+    page.value("right", resolved.answers[0].right.to_string());
+    page.value("patched-pairs", resolved.patched_pairs.to_string());
+    let line = |key: &str, colour| {
+        let points = resolved.patched[key]
+            .iter()
+            .enumerate()
+            .map(|(block, share)| (block as f64, *share));
+        Line::new(key, colour, points)
+    };
+    let lines = [
+        line("the late word", BLUE),
+        line("between", MUTED).dashed(),
+        line("the last token", VERMILION),
+    ];
+    let blocks = resolved.patched["between"].len() as f64 - 1.0;
+    let (x, y) = (
+        Axis::linear("before block", 0.0..blocks),
+        Axis::linear("share of the shift", -0.2..1.2),
+    );
+    let words = (
+        "Where the difference between two sentences is carried, block by block",
+        "Three curves. The late word's is one at first and falls to nothing in the last third. The last token's does the opposite at the same place. That of the tokens between stays below three tenths.",
+    );
+    page.figure("patched", words, (640, 340), |area| {
+        line_chart(area, &x, &y, &lines, Marks::default())
+    })
+}
+
+fn pronouns(page: &mut Page, facts: &Facts) {
+    let pronouns = &facts.pronouns;
+    page.value("pronouns-chosen-on", pronouns.chosen_on.to_string());
+    page.value("pronouns-sentences", pronouns.sentences.to_string());
+    page.table_of(
+        "pronouns",
+        &pronouns.heads,
+        &[
+            ("head", &|row: &Fitting| row.head.clone()),
+            ("sentences in which the fitting name gets more", &|row| {
+                row.right.to_string()
+            }),
+            ("by how much, on average", &|row| percent(row.margin, 0)),
+        ],
+    );
+}
+
+fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
+    let blocks = &facts.blocks;
+    page.value("paragraphs", blocks.paragraphs.to_string());
+    let line = |name: &str, colour, numbers: &[f64]| {
+        Line::new(
+            name,
+            colour,
+            numbers.iter().enumerate().map(|(block, number)| (block as f64, *number)),
+        )
+    };
+    let last = blocks.near.len() as f64 - 1.0;
+    let lines = [
+        line("on the last three tokens, the first left out", BLUE, &blocks.near),
+        line("on the first token", VERMILION, &blocks.first).dashed(),
+    ];
+    let (x, y) =
+        (Axis::linear("block", 0.0..last), Axis::linear("share of the weight", 0.0..1.0));
+    let words = (
+        "The share of the weight that stays near, and the share on the first token, by block",
+        "Two curves over thirty blocks. The near share has peaks in blocks 10 to 16 and at 25 and 27, and is low in blocks 3 to 9. The share on the first token is low in blocks 0, 1, 10 and 11, and above three tenths from block 12 on.",
+    );
+    page.figure("near", words, (640, 320), |area| {
+        line_chart(area, &x, &y, &lines, Marks::default())
+    })?;
+    let best = |looks: &super::facts::Looks| {
+        let best = looks
+            .heads
+            .iter()
+            .map(|(head, weight)| format!("{head} ({})", percent(*weight, 0)));
+        best.collect::<Vec<_>>().join(", ")
+    };
+    page.value("name-heads", best(&blocks.name));
+    page.value("pronoun-heads", best(&blocks.pronoun));
+    page.value("name-text", &blocks.name.text);
+    page.value("pronoun-text", &blocks.pronoun.text);
+    page.value("distance-first", fixed(blocks.distance[0], 0));
+    Ok(())
+}
+
+fn reasons(page: &mut Page, facts: &Facts) {
+    for (key, reason) in ["capital", "travel", "ball"].iter().zip(&facts.reasons) {
+        page.table_of(
+            &format!("reason-{key}"),
+            &reason.heads,
+            &[
+                ("head", &|row: &ReasonHead| row.head.clone()),
+                ("its weight on the word", &|row| percent(row.first_weight, 0)),
+                ("p without it", &|row| percent(row.first_without, 0)),
+                ("all: weight", &|row| percent(row.weight, 0)),
+                ("all: p without it", &|row| percent(row.without, 0)),
+                ("of all, p falls in", &|row| row.falls.to_string()),
+            ],
+        );
+        let told = |reason: &Reason| {
+            format!(
+                "“{} …”: p({}) is {}, and the word that seems to be its reason is “{}”. On average over {} such texts p is {}.",
+                reason.example,
+                reason.next,
+                percent(reason.first, 0),
+                reason.word,
+                reason.cases,
+                percent(reason.mean, 0)
+            )
+        };
+        page.value(format!("reason-{key}"), told(reason));
+    }
+    page.value("against-head", &facts.reasons[2].heads[0].head);
+}
+
+fn speed(page: &mut Page, speed: &Speed) {
+    let row =
+        |what: &str, run: &SpeedRun, compared: &super::facts::Compared, unit: &str| {
+            vec![
+                what.to_owned(),
+                run.threads.to_string(),
+                format!("{} {unit}", fixed(compared.ours, 1)),
+                format!("{} {unit}", fixed(compared.theirs, 1)),
+                fixed(compared.ratio, 2),
+            ]
+        };
+    let rows: Vec<_> = speed
+        .runs
+        .iter()
+        .flat_map(|run| {
+            [
+                row("open", run, &run.load, "s"),
+                row("read 512 tokens", run, &run.prefill, "tokens/s"),
+                row("write 64 tokens", run, &run.write, "tokens/s"),
+            ]
+        })
+        .collect();
+    page.table("speed", &["", "threads", "ours", "transformers", "ratio"], &rows);
+    let peak = |of: fn(&super::facts::Peak) -> u64| {
+        let most = speed.runs.iter().map(|run| of(&run.peak_bytes)).max().unwrap_or(0);
+        bytes(u128::from(most))
+    };
+    page.value("peak-ours", peak(|peak| peak.ours));
+    page.value("peak-theirs", peak(|peak| peak.theirs));
+    page.value(
+        "speed-run",
+        format!(
+            "Medians of {} rounds on {}, with PyTorch {} and transformers {}, on {}.",
+            speed.rounds, speed.processor, speed.torch, speed.transformers, speed.date
+        ),
+    );
+}
