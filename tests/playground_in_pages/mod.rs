@@ -945,7 +945,6 @@ fn the_heads_of_real_models_look_as_recorded() {
     assert!(told.ends_with("so that wasn't recorded."), "{told}");
 
     // The other model has other blocks, and its word comes one token later. The late word changes where that looks.
-    drop(colour);
     let mut tab = reader.open("real-model.html?real-model=1_3", PHONE);
     come_near(&mut tab, "real-model");
     let itself = Some(("itself", "the token itself"));

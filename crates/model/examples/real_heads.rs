@@ -214,27 +214,46 @@ fn repeated_scores(seen: &Seen, (l, h): Head) -> BTreeMap<&'static str, f64> {
     ])
 }
 
-/// What a head finds on average, d numbers, over all tokens but the first of some texts.
-fn mean_outputs(network: &Network, texts: &[Vec<usize>]) -> Result<Vec<Vec<f64>>> {
-    let mut sums: Vec<Vec<f64>> = vec![];
-    let mut count = 0.0;
-    for ids in texts {
-        let found = network.look(ids)?.found;
-        sums.resize_with(found.len(), || vec![0.0; found[0].ncols()]);
-        for (sums, found) in sums.iter_mut().zip(&found) {
-            for (sum, column) in sums.iter_mut().zip(found.column_iter()) {
-                *sum += column.iter().skip(1).copied().map(f64::from).sum::<f64>();
-            }
-        }
-        count += ids.len() as f64 - 1.0;
-    }
-    sums.iter_mut().flatten().for_each(|sum| *sum /= count);
-    Ok(sums)
+/// What heads find on average: where a head is "off", it finds this for every token. Zero would be a value that the model has never seen there.
+struct Means {
+    /// Of all heads of a block side by side.
+    outputs: Vec<Vec<f64>>,
+    /// The width of a head.
+    d: usize,
 }
 
-/// The part of a head.
-fn of_head(outputs: &[Vec<f64>], (l, h): Head, d: usize) -> Vec<f32> {
-    outputs[l][h * d..][..d].iter().map(|&x| x as f32).collect()
+impl Means {
+    /// Over all tokens but the first of some texts.
+    fn of(network: &Network, texts: &[Vec<usize>]) -> Result<Self> {
+        let mut outputs: Vec<Vec<f64>> = vec![];
+        let mut count = 0.0;
+        for ids in texts {
+            let found = network.look(ids)?.found;
+            outputs.resize_with(found.len(), || vec![0.0; found[0].ncols()]);
+            for (sums, found) in outputs.iter_mut().zip(&found) {
+                for (sum, column) in sums.iter_mut().zip(found.column_iter()) {
+                    *sum += column.iter().skip(1).copied().map(f64::from).sum::<f64>();
+                }
+            }
+            count += ids.len() as f64 - 1.0;
+        }
+        outputs.iter_mut().flatten().for_each(|sum| *sum /= count);
+        let d = outputs[0].len() / network.blocks[0].attention.n_heads();
+        Ok(Means { outputs, d })
+    }
+
+    /// Runs something while these heads are off.
+    fn without<R>(
+        &self,
+        network: &mut Network,
+        heads: &[Head],
+        run: impl FnOnce(&Network) -> Result<R>,
+    ) -> Result<R> {
+        let of_head = |(l, h): Head| {
+            self.outputs[l][h * self.d..][..self.d].iter().map(|&x| x as f32).collect()
+        };
+        network.with_heads_replaced(heads, of_head, run)
+    }
 }
 
 /// Scores, and losses with heads off, on random tokens that are said twice.
@@ -255,23 +274,18 @@ fn repeated(laboratory: &mut Laboratory, every: usize) -> Result<Value> {
         .iter()
         .map(|ids| two_losses(&laboratory.network, ids))
         .collect::<Result<Vec<_>>>()?;
-    let means = mean_outputs(&laboratory.network, &OTHER_SEEDS.map(said_twice))?;
-    let d = means[0].len() / laboratory.network.blocks[0].attention.n_heads();
+    let means = Means::of(&laboratory.network, &OTHER_SEEDS.map(said_twice))?;
     let heads = laboratory.all_heads();
     let (mut without, mut replaced) = (BTreeMap::new(), BTreeMap::new());
     for &head in heads.iter().step_by(every) {
-        for (map, mean_instead) in [(&mut without, false), (&mut replaced, true)] {
-            let found =
-                |head| if mean_instead { of_head(&means, head, d) } else { vec![] };
-            let loss =
-                laboratory.network.with_heads_replaced(&[head], found, |network| {
-                    let of_texts = texts[..TEXTS_FOR_ALL]
-                        .iter()
-                        .map(|ids| Ok(two_losses(network, ids)?[1]));
-                    Ok(mean(of_texts.collect::<Result<Vec<_>>>()?))
-                })?;
-            map.insert(name(head), rounded(loss));
-        }
+        let second = |network: &Network| {
+            let of_texts =
+                texts[..TEXTS_FOR_ALL].iter().map(|ids| Ok(two_losses(network, ids)?[1]));
+            Ok(rounded(mean(of_texts.collect::<Result<Vec<_>>>()?)))
+        };
+        without.insert(name(head), laboratory.network.without_heads(&[head], second)?);
+        replaced
+            .insert(name(head), means.without(&mut laboratory.network, &[head], second)?);
     }
 
     // The chain: which heads, when they are off, take the pattern of the induction heads with them.
@@ -284,12 +298,11 @@ fn repeated(laboratory: &mut Laboratory, every: usize) -> Result<Value> {
         .filter(|head| head.0 == first.0 && *head != first)
         .collect();
     let mut rows = vec![
-        ("none", vec![], false),
-        ("the best previous-token head", vec![first], false),
-        ("the same, replaced by its mean", vec![first], true),
-        ("the other heads of its block", beside, false),
-        ("the second-best previous-token head", vec![previous[1]], false),
-        ("the next five previous-token heads", previous[1..6].to_vec(), false),
+        ("none", vec![]),
+        ("the best previous-token head", vec![first]),
+        ("the other eight of its block", beside),
+        ("the next best previous-token head", vec![previous[1]]),
+        ("the next five of them", previous[1..6].to_vec()),
     ];
     for seed in [1, 2, 3] {
         let mut drawn: Vec<Head> = heads
@@ -300,29 +313,28 @@ fn repeated(laboratory: &mut Laboratory, every: usize) -> Result<Value> {
         drawn.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         drawn.truncate(5);
         drawn.sort_unstable();
-        rows.push(("five at random below it", drawn, false));
+        rows.push(("five at random below it", drawn));
     }
-    rows.push(("the best induction head", vec![induction[0]], false));
-    rows.push(("the four best induction heads", induction.clone(), false));
-    let constant = (1, 4);
-    rows.push(("a head without a score", vec![constant], false));
-    rows.push(("the same, replaced by its mean", vec![constant], true));
+    rows.push(("the best induction head", vec![induction[0]]));
+    rows.push(("the best four of them", induction.clone()));
     let mut chain = vec![];
-    for (what, off, mean_instead) in rows {
-        let found = |head| if mean_instead { of_head(&means, head, d) } else { vec![] };
-        let row = laboratory.network.with_heads_replaced(&off, found, |network| {
+    for (what, off) in rows {
+        let row = means.without(&mut laboratory.network, &off, |network| {
             let mut losses = vec![];
             let mut patterns = vec![0.0; induction.len()];
             for ids in &texts {
                 losses.push(two_losses(network, ids)?);
                 let seen = network.look(ids)?;
                 for (pattern, &head) in patterns.iter_mut().zip(&induction) {
-                    *pattern += repeated_scores(&seen, head)["induction"] / texts.len() as f64;
+                    *pattern +=
+                        repeated_scores(&seen, head)["induction"] / texts.len() as f64;
                 }
             }
-            let loss = |reading: usize| rounded(mean(losses.iter().map(|losses| losses[reading])));
+            let loss = |reading: usize| {
+                rounded(mean(losses.iter().map(|losses| losses[reading])))
+            };
             Ok(json!({
-                "what": what, "heads": names(&off), "replaced": mean_instead, "first": loss(0), "second": loss(1),
+                "what": what, "heads": names(&off), "first": loss(0), "second": loss(1),
                 "patterns": patterns.into_iter().map(rounded).collect::<Vec<_>>(),
             }))
         });
@@ -339,13 +351,18 @@ fn repeated(laboratory: &mut Laboratory, every: usize) -> Result<Value> {
 }
 
 /// English, read once and twice, with a head off.
-fn prose(laboratory: &mut Laboratory, texts: &Texts, heads: &[Head]) -> Result<Value> {
+fn prose(
+    laboratory: &mut Laboratory,
+    texts: &Texts,
+    means: &Means,
+    heads: &[Head],
+) -> Result<Value> {
     let once = texts.paragraphs[..3].iter().map(|text| Ok(laboratory.read(text)?.ids));
     let once = once.collect::<Result<Vec<_>>>()?;
     let mut rows = vec![];
     for off in std::iter::once(None).chain(heads.iter().copied().map(Some)) {
         let off: Vec<Head> = off.into_iter().collect();
-        let row = laboratory.network.without_heads(&off, |network| {
+        let row = means.without(&mut laboratory.network, &off, |network| {
             let mut readings = [vec![], vec![]];
             for ids in &once {
                 // A line end between the two, so that the first token of the second has one before it.
@@ -489,7 +506,12 @@ fn it(causal: &Laboratory, both_ways: &Laboratory, texts: &Texts) -> Result<Valu
 }
 
 /// What the causal model says "it" refers to, after the sentence.
-fn resolved(laboratory: &mut Laboratory, texts: &Texts, check: bool) -> Result<Value> {
+fn resolved(
+    laboratory: &mut Laboratory,
+    texts: &Texts,
+    means: &Means,
+    check: bool,
+) -> Result<Value> {
     let ask = |pair: &Pair, late: &str, pronoun: &str| {
         let text = pair.text.replace("{}", late).replace(" it ", &format!(" {pronoun} "));
         format!("{text} In this sentence, \"{pronoun}\" refers to the")
@@ -533,9 +555,9 @@ fn resolved(laboratory: &mut Laboratory, texts: &Texts, check: bool) -> Result<V
         ("it", vec![(14, 7), (16, 3), (17, 0), (20, 1)]),
         ("it", vec![(14, 2), (16, 5), (17, 6), (18, 1)]),
     ] {
-        let of = laboratory
-            .network
-            .without_heads(&heads, |network| margins(&copy, network, what))?;
+        let of = means.without(&mut laboratory.network, &heads, |network| {
+            margins(&copy, network, what)
+        })?;
         rows.push(answers(what, &heads, &of));
     }
 
@@ -763,7 +785,7 @@ fn blocks(laboratory: &Laboratory, texts: &Texts) -> Result<Value> {
 }
 
 /// Heads that look at what seems to be the reason, switched off.
-fn reasons(laboratory: &mut Laboratory) -> Result<Value> {
+fn reasons(laboratory: &mut Laboratory, means: &Means) -> Result<Value> {
     const CAPITALS: [(&str, &str); 16] = [
         ("France", "Paris"),
         ("Germany", "Berlin"),
@@ -842,7 +864,7 @@ fn reasons(laboratory: &mut Laboratory) -> Result<Value> {
                 Ok(on(&seen, head, reading.ids.len() - 1, reading.word(word, false)?))
             };
             let weights = cases.iter().map(weight).collect::<Result<Vec<f64>>>()?;
-            let without = laboratory.network.without_heads(&[head], all)?;
+            let without = means.without(&mut laboratory.network, &[head], all)?;
             let falls = with_all
                 .iter()
                 .zip(&without)
@@ -866,7 +888,6 @@ fn drawn(laboratory: &Laboratory, name: &str, texts: &Texts) -> Result<Value> {
     let pair = &texts.pairs[0];
     let both_ways = laboratory.network.family == Family::Bert;
     let mut sentences = vec![];
-    let mut noun: Option<Map> = None;
     for late in &pair.late {
         let reading = laboratory.read(&pair.text.replace("{}", late))?;
         let seen = laboratory.network.look(&reading.ids)?;
@@ -882,11 +903,6 @@ fn drawn(laboratory: &Laboratory, name: &str, texts: &Texts) -> Result<Value> {
         sentences.push(
             json!({ "tokens": reading.tokens(&laboratory.tokenizer), "weights": bytes }),
         );
-        if noun.is_none() {
-            let (query, keys) =
-                (*reading.word("it", false)?.end(), reading.word(&pair.nouns[0], false)?);
-            noun = Some(laboratory.map(|head| Ok(on(&seen, head, query, keys.clone())))?);
-        }
     }
     // English, whose tokens a model that reads both ways knows, too.
     let seen = texts
@@ -906,9 +922,8 @@ fn drawn(laboratory: &Laboratory, name: &str, texts: &Texts) -> Result<Value> {
         });
         map.map(|map| rounded_map(&map))
     };
-    let noun = rounded_map(&noun.context("a sentence")?);
     let scores = json!({
-        "first": of(&|_| Some(0))?, "previous": of(&|i| (i > 1).then_some(i - 1))?, "itself": of(&Some)?, "noun": noun,
+        "first": of(&|_| Some(0))?, "previous": of(&|i| (i > 1).then_some(i - 1))?, "itself": of(&Some)?,
     });
     Ok(json!({
         "name": name, "layers": laboratory.network.blocks.len(), "heads": laboratory.network.blocks[0].attention.n_heads(),
@@ -971,17 +986,20 @@ fn main() -> Result<()> {
     step("what heads look at in random tokens, and one head off at a time");
     let repeated = repeated(&mut causal, if check { 45 } else { 1 })?;
     step("prose, read twice");
-    let prose = prose(&mut causal, &texts, &[(16, 0), (18, 6), (16, 3)])?;
+    // From paragraphs that are not read twice.
+    let english = texts.paragraphs[3..].iter().map(|text| Ok(causal.read(text)?.ids));
+    let means = Means::of(&causal.network, &english.collect::<Result<Vec<_>>>()?)?;
+    let prose = prose(&mut causal, &texts, &means, &[(16, 0), (18, 6), (16, 3)])?;
     step("it");
     let it = it(&causal, &both_ways, &texts)?;
     step("what it refers to");
-    let resolved = resolved(&mut causal, &texts, check)?;
+    let resolved = resolved(&mut causal, &texts, &means, check)?;
     step("he and she");
     let pronouns = pronouns(&causal)?;
     step("blocks");
     let blocks = blocks(&causal, &texts)?;
     step("reasons");
-    let reasons = reasons(&mut causal)?;
+    let reasons = reasons(&mut causal, &means)?;
     let models = [
         (&causal, "SmolLM2-135M-Instruct", SMOLLM2.to_owned()),
         (&both_ways, "all-MiniLM-L6-v2", format!("{MINILM}/model.safetensors")),

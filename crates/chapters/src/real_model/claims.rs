@@ -29,17 +29,17 @@ fn what_the_chapter_says_of_the_chain() {
     let of = |link: &Link| (link.second, link.patterns.clone());
     let (all, patterns) = of(link("none"));
     let (without, lost) = of(link("the best previous-token head"));
-    let (replaced, _) = of(link("the same, replaced by its mean"));
     assert_eq!(link("the best previous-token head").heads, ["16.0"]);
     assert_eq!(link("the best induction head").heads, ["18.6"]);
     // "Three of the four lose their pattern."
     assert_eq!(lost.iter().filter(|pattern| **pattern < 0.05).count(), 3);
-    assert!(without > 2.5 * all && replaced > 2.5 * all);
+    assert!(without > 2.5 * all);
     // "Don't matter nearly as much": the loss rises by less than a third of what it does without the head, and the patterns stay.
     for what in [
-        "the other heads of its block",
-        "the second-best previous-token head",
-        "the next five previous-token heads",
+        "the other eight of its block",
+        "the next best previous-token head",
+        "the next five of them",
+        "five at random below it",
     ] {
         let (loss, kept) = of(link(what));
         assert!(loss - all < (without - all) / 3.0, "{what}: {loss}");
@@ -50,7 +50,7 @@ fn what_the_chapter_says_of_the_chain() {
     }
     // "As faithfully": the second-best previous-token head.
     let [best, second] = ["16.0", "11.1"].map(|head| facts.score("previous", head));
-    assert_eq!(link("the second-best previous-token head").heads, ["11.1"]);
+    assert_eq!(link("the next best previous-token head").heads, ["11.1"]);
     assert!((best - second).abs() < 0.05);
 
     // Off and replaced by the mean.
@@ -63,12 +63,6 @@ fn what_the_chapter_says_of_the_chain() {
             && rise(&repeated.replaced) < rise(&repeated.without) / 4.0,
         "{constant}"
     );
-    // "One of the random draws holds such a head, and looks as bad": the others don't.
-    let draws =
-        repeated.chain.iter().filter(|link| link.what == "five at random below it");
-    let bad: Vec<_> =
-        draws.filter(|link| link.second > 1.5 * link_none(&facts)).collect();
-    assert!(bad.len() == 1 && bad[0].heads.contains(&"1.4".to_owned()), "{}", bad.len());
     let mut by_mean: Vec<_> = repeated.replaced.iter().collect();
     by_mean.sort_by(|a, b| b.1.total_cmp(a.1));
     assert!(by_mean[0].0 == "16.0" && by_mean[0].1 - all > 2.0 * (by_mean[1].1 - all));
@@ -78,10 +72,6 @@ fn what_the_chapter_says_of_the_chain() {
     assert!(rows.iter().all(|row| (row.first - rows[0].first).abs() < 0.05));
     assert!(rows[1].heads == ["16.0"] && rows[1].second > 5.0 * rows[0].second);
     assert!(rows[3].heads == ["16.3"] && rows[3].second < 1.5 * rows[0].second);
-}
-
-fn link_none(facts: &Facts) -> f64 {
-    facts.repeated.chain[0].second
 }
 
 #[test]
@@ -163,36 +153,28 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
         facts.reasons[reason].heads.iter().find(|row| row.head == name).unwrap()
     };
     let capital = &facts.reasons[0];
-    // Three look hard at the country; one is needed, two aren't, and two that look elsewhere are.
+    // Three look hard at the country; one is needed, the others hardly, and two that look elsewhere are missed more than these.
     assert!(["23.4", "16.0", "16.3"].iter().all(|name| head(0, name).weight > 0.5));
-    assert!(head(0, "23.4").first_without < capital.first / 3.0);
-    assert!(
-        ["16.0", "16.3"]
-            .iter()
-            .all(|name| (head(0, name).first_without / capital.first - 1.0).abs() < 0.1)
-    );
-    for name in ["12.0", "11.7"] {
-        assert!(
-            head(0, name).weight < 0.1
-                && head(0, name).first_without < 0.7 * capital.first
-        );
+    assert!(head(0, "23.4").without < capital.mean / 3.0);
+    for hardly in ["16.0", "16.3"] {
+        assert!((head(0, hardly).without / capital.mean - 1.0).abs() < 0.15);
+        for name in ["12.0", "11.7"] {
+            let row = head(0, name);
+            assert!(
+                row.weight < 0.1
+                    && row.without < head(0, hardly).without
+                    && row.without < 0.75 * capital.mean
+            );
+        }
     }
-    // In other words it is hardly missed, for France.
+    // In other words it looks as hard and is missed much less.
     let travel = &facts.reasons[1];
-    assert!(
-        head(1, "23.4").first_weight > 0.8
-            && head(1, "23.4").first_without > 0.9 * travel.first
-    );
-    assert!(head(1, "14.8").first_without < 0.5 * travel.first);
+    assert!(head(1, "23.4").weight > 0.9 && head(1, "23.4").without > 0.7 * travel.mean);
     // Against.
     let ball = &facts.reasons[2];
-    assert!(
-        head(2, "24.4").first_weight > 0.8
-            && head(2, "24.4").first_without > ball.first
-            && head(2, "24.4").without > ball.mean
-    );
-    assert!(
-        head(2, "29.1").first_weight < 0.05
-            && head(2, "29.1").first_without < 0.6 * ball.first
-    );
+    let against = head(2, "24.4");
+    assert!(against.weight > 0.5 && against.without > ball.mean && against.falls == 0);
+    let hardly = head(2, "22.7");
+    assert!(hardly.weight > 0.5 && (hardly.without / ball.mean - 1.0).abs() < 0.1);
+    assert!(head(2, "29.1").weight < 0.05 && head(2, "29.1").without < 0.75 * ball.mean);
 }

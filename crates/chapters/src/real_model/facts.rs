@@ -59,7 +59,6 @@ pub struct Repeated {
 pub struct Link {
     pub what: String,
     pub heads: Vec<String>,
-    pub replaced: bool,
     pub second: f64,
     /// The induction scores of the four best induction heads.
     pub patterns: Vec<f64>,
@@ -180,10 +179,7 @@ pub struct Looks {
 #[derive(Deserialize)]
 pub struct Reason {
     pub example: String,
-    pub word: String,
-    pub next: String,
     pub cases: usize,
-    pub first: f64,
     pub mean: f64,
     pub heads: Vec<ReasonHead>,
 }
@@ -192,8 +188,6 @@ pub struct Reason {
 pub struct ReasonHead {
     pub head: String,
     pub weight: f64,
-    pub first_weight: f64,
-    pub first_without: f64,
     pub without: f64,
     pub falls: usize,
 }

@@ -1,7 +1,7 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{
-    Answers, Facts, Fitting, Link, Map, ProseRow, Reason, ReasonHead, Speed, SpeedRun,
+    Answers, Facts, Fitting, Link, Map, ProseRow, ReasonHead, Speed, SpeedRun,
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
@@ -66,13 +66,13 @@ fn kinds(page: &mut Page, facts: &Facts) {
         let many = heads.iter().filter(|(_, score)| *score > 0.5).count();
         let best = heads
             .iter()
-            .take(4)
+            .take(many.min(4))
             .map(|(head, score)| format!("{head} ({})", percent(*score, 0)));
         vec![what.into(), many.to_string(), best.collect::<Vec<_>>().join(", ")]
     });
     page.table(
         "kinds",
-        &["most of the weight goes to", "heads", "the first four of them"],
+        &["most of the weight goes to", "heads", "the strongest of them"],
         &rows,
     );
     let repeated = &facts.repeated;
@@ -97,9 +97,10 @@ fn heads(heads: &[String]) -> String {
 /// The loss of the second reading without some heads, and what the induction heads do then.
 fn chain(page: &mut Page, facts: &Facts) {
     let induction = &facts.repeated.induction_heads;
-    let off = |link: &Link| match link.replaced {
-        true => format!("{}, replaced by its mean", heads(&link.heads)),
-        false => heads(&link.heads),
+    // Long lists are told in words alone.
+    let off = |link: &Link| match link.heads.len() {
+        1..=5 => format!("{}: {}", link.what, heads(&link.heads)),
+        _ => link.what.clone(),
     };
     let columns: Vec<_> =
         induction.iter().map(|head| format!("pattern of {head}")).collect();
@@ -111,11 +112,7 @@ fn chain(page: &mut Page, facts: &Facts) {
         row
     };
     let links = &facts.repeated.chain;
-    let of =
-        |what: &str| links.iter().position(|link| link.what == what).unwrap_or_default();
-    let constant = of("a head without a score");
-    let before: Vec<_> = links[..constant].iter().map(row).collect();
-    page.table("chain", &header, &before);
+    page.table("chain", &header, &links.iter().map(row).collect::<Vec<_>>());
     let without = &facts.repeated.without;
     let replaced = &facts.repeated.replaced;
     let all = mean(&facts.repeated.second[..facts.repeated.texts_for_all]);
@@ -148,7 +145,7 @@ fn chain(page: &mut Page, facts: &Facts) {
     page.value("previous-score", percent(previous[0].1, 0));
     page.value("second-previous", &previous[1].0);
     page.value("induction", &induction[0]);
-    page.value("chain-loss", fixed(links[of("the best previous-token head")].second, 1));
+    page.value("chain-loss", fixed(links[1].second, 1));
     page.value("constant", constant_head(facts));
 }
 
@@ -184,6 +181,8 @@ fn it(page: &mut Page, facts: &Facts) {
     let [[tired_cat, _], [soft_cat, _]] = it.causal.head.weights[0];
     page.value("it-cat", fixed(tired_cat, 4));
     page.value("it-cat-soft", fixed(soft_cat, 4));
+    let stays = it.sentences / 2 - it.both_ways.moved.pairs_with_two_answers;
+    page.value("moved-stays", stays.to_string());
     page.value("it-head", &it.causal.head.head);
     page.value("moved-head", &it.both_ways.moved.head);
     page.value("it-first-noun", it.causal.head.first_noun_most.to_string());
@@ -239,6 +238,10 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
         ],
     );
     page.value("right", resolved.answers[0].right.to_string());
+    page.value(
+        "bob-share",
+        percent(resolved.answers[1].shift / resolved.answers[0].shift, 0),
+    );
     page.value("patched-pairs", resolved.patched_pairs.to_string());
     let line = |key: &str, colour| {
         let points = resolved.patched[key]
@@ -315,10 +318,7 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
         best.collect::<Vec<_>>().join(", ")
     };
     page.value("name-heads", best(&blocks.name));
-    page.value("pronoun-heads", best(&blocks.pronoun));
     page.value("name-text", &blocks.name.text);
-    page.value("pronoun-text", &blocks.pronoun.text);
-    page.value("distance-first", fixed(blocks.distance[0], 0));
     Ok(())
 }
 
@@ -329,26 +329,15 @@ fn reasons(page: &mut Page, facts: &Facts) {
             &reason.heads,
             &[
                 ("head", &|row: &ReasonHead| row.head.clone()),
-                ("its weight on the word", &|row| percent(row.first_weight, 0)),
-                ("p without it", &|row| percent(row.first_without, 0)),
-                ("all: weight", &|row| percent(row.weight, 0)),
-                ("all: p without it", &|row| percent(row.without, 0)),
-                ("of all, p falls in", &|row| row.falls.to_string()),
+                ("its weight on the word", &|row| percent(row.weight, 0)),
+                ("p without it", &|row| percent(row.without, 0)),
+                ("p falls in", &|row| format!("{} of {}", row.falls, reason.cases)),
             ],
         );
-        let told = |reason: &Reason| {
-            format!(
-                "“{} …”: p({}) is {}, and the word that seems to be its reason is “{}”. On average over {} such texts p is {}.",
-                reason.example,
-                reason.next,
-                percent(reason.first, 0),
-                reason.word,
-                reason.cases,
-                percent(reason.mean, 0)
-            )
-        };
-        page.value(format!("reason-{key}"), told(reason));
+        page.value(format!("{key}-mean"), percent(reason.mean, 0));
+        page.value(format!("{key}-example"), format!("{} …", reason.example));
     }
+    page.value("capitals", facts.reasons[0].cases.to_string());
     page.value("against-head", &facts.reasons[2].heads[0].head);
 }
 
