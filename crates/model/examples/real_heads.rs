@@ -721,11 +721,10 @@ fn pronouns(laboratory: &Laboratory) -> Result<Value> {
     )
 }
 
-/// How far heads look in each block, and the two sentences of which it is said that they show it.
+/// Where the weight of each block goes, how long its vectors are, and where the second word of a name looks.
 fn blocks(laboratory: &Laboratory, texts: &Texts) -> Result<Value> {
     let n_blocks = laboratory.network.blocks.len();
-    let (mut distance, mut near, mut first) =
-        (vec![vec![]; n_blocks], vec![vec![]; n_blocks], vec![vec![]; n_blocks]);
+    let (mut near, mut first) = (vec![vec![]; n_blocks], vec![vec![]; n_blocks]);
     let (mut norm_first, mut norm_other) =
         (vec![vec![]; n_blocks], vec![vec![]; n_blocks]);
     for text in &texts.paragraphs {
@@ -734,15 +733,13 @@ fn blocks(laboratory: &Laboratory, texts: &Texts) -> Result<Value> {
         for block in 0..n_blocks {
             for weights in &seen.weights[block] {
                 for i in 2..ids.len() {
-                    // Without the first token, which many heads look at where nothing else fits.
-                    let left: f64 = (1..=i).map(|j| f64::from(weights[(i, j)])).sum();
-                    let sum = |of: &dyn Fn(usize) -> f64| {
-                        (1..=i).map(|j| f64::from(weights[(i, j)]) * of(j)).sum::<f64>()
-                            / left
+                    let sum = |from: usize| {
+                        (from..=i).map(|j| f64::from(weights[(i, j)])).sum::<f64>()
                     };
+                    // Without the first token, which many heads look at where nothing else fits.
+                    let left = sum(1);
                     if left > 1e-4 {
-                        distance[block].push(sum(&|j| (i - j) as f64));
-                        near[block].push(sum(&|j| f64::from(u8::from(i - j <= 2))));
+                        near[block].push(sum((i - 2).max(1)) / left);
                     }
                     first[block].push(f64::from(weights[(i, 0)]));
                 }
@@ -757,30 +754,18 @@ fn blocks(laboratory: &Laboratory, texts: &Texts) -> Result<Value> {
     let means = |all: Vec<Vec<f64>>| {
         all.into_iter().map(|numbers| rounded(mean(numbers))).collect::<Vec<_>>()
     };
-    let look = |text: &str, from: (&str, bool), to: &str| -> Result<Value> {
-        let reading = laboratory.read(text)?;
-        let seen = laboratory.network.look(&reading.ids)?;
-        let (query, keys) =
-            (*reading.word(from.0, from.1)?.end(), reading.word(to, false)?);
-        let map = laboratory.map(|head| Ok(on(&seen, head, query, keys.clone())))?;
-        let best: Vec<_> = ranked(&map)
-            .into_iter()
-            .take(4)
-            .map(|head| json!([name(head), rounded(map[head.0][head.1])]))
-            .collect();
-        let largest: Vec<f64> = map
-            .iter()
-            .map(|row| rounded(row.iter().copied().fold(0.0, f64::max)))
-            .collect();
-        Ok(
-            json!({ "text": text, "from": from.0, "to": to, "heads": best, "largest": largest }),
-        )
-    };
+    let text = "Last year we moved to New York, and we like it.";
+    let reading = laboratory.read(text)?;
+    let seen = laboratory.network.look(&reading.ids)?;
+    let (query, keys) =
+        (*reading.word("York", false)?.end(), reading.word("New", false)?);
+    let map = laboratory.map(|head| Ok(on(&seen, head, query, keys.clone())))?;
+    let best = ranked(&map).into_iter().take(4);
+    let best = best.map(|head| json!([name(head), rounded(map[head.0][head.1])]));
+    let best: Vec<_> = best.collect();
     Ok(json!({
-        "paragraphs": texts.paragraphs.len(), "distance": means(distance), "near": means(near), "first": means(first),
-        "norm_first": means(norm_first), "norm_other": means(norm_other),
-        "name": look("Last year we moved to New York, and we like it.", ("York", false), "New")?,
-        "pronoun": look("Yesterday John went to the store. He bought milk.", ("He", false), "John")?,
+        "paragraphs": texts.paragraphs.len(), "near": means(near), "first": means(first),
+        "norm_first": means(norm_first), "norm_other": means(norm_other), "name": { "text": text, "heads": best },
     }))
 }
 

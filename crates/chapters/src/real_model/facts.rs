@@ -90,6 +90,7 @@ pub struct It {
 #[derive(Deserialize)]
 pub struct Causal {
     /// Between the weights of "it" in the two sentences of a pair, of all heads.
+    #[cfg(test)]
     pub largest_difference: f64,
     pub head: Nouns,
 }
@@ -117,7 +118,6 @@ pub struct Nouns {
 /// What a head looks at from the word that decides.
 #[derive(Deserialize)]
 pub struct LateWord {
-    pub head: String,
     pub shift: f64,
     pub shift_without_it: f64,
     pub first_pair: [[f64; 2]; 2],
@@ -159,13 +159,11 @@ pub struct Fitting {
 #[derive(Deserialize)]
 pub struct Blocks {
     pub paragraphs: usize,
-    pub distance: Vec<f64>,
     pub near: Vec<f64>,
     pub first: Vec<f64>,
     pub norm_first: Vec<f64>,
     pub norm_other: Vec<f64>,
     pub name: Looks,
-    pub pronoun: Looks,
 }
 
 /// How much a word gets from another one.
