@@ -138,7 +138,20 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
     // The sink.
     assert!(blocks.first[..2].iter().all(|share| *share < 0.05));
     assert!(blocks.first[12..29].iter().all(|share| *share > 0.25));
-    // Names early, pronouns in the middle.
+    // "Up to seven tenths" in the last third, and "a third of all heads" rest there.
+    let most = blocks.first[20..].iter().copied().fold(0.0, f64::max);
+    assert!((0.65..0.75).contains(&most), "{most}");
+    let resting =
+        facts.repeated.scores["first"].iter().flatten().filter(|score| **score > 0.5);
+    assert!((0.3..0.37).contains(&(resting.count() as f64 / 270.0)));
+    // The pronouns' heads are in blocks 9 and 15.
+    let heads = facts.pronouns.heads.iter();
+    assert!(
+        heads
+            .clone()
+            .all(|head| ["9", "15"].contains(&head.head.split_once('.').unwrap().0))
+    );
+    // Names early.
     let block = |head: &str| head.split_once('.').unwrap().0.parse::<usize>().unwrap();
     let early = blocks.name.heads.iter().filter(|(head, _)| block(head) <= 4).count();
     assert!(early >= 3, "{:?}", blocks.name.heads);

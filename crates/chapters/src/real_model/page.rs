@@ -183,6 +183,14 @@ fn it(page: &mut Page, facts: &Facts) {
     page.value("it-cat-soft", fixed(soft_cat, 4));
     let stays = it.sentences / 2 - it.both_ways.moved.pairs_with_two_answers;
     page.value("moved-stays", stays.to_string());
+    let hundredths = |share: f64| integer((100.0 * share).round() as usize);
+    let [[a, b], [c, d]] = it.both_ways.moved.weights[0].map(|end| end.map(hundredths));
+    page.value("shift-example", format!("({a} − {b}) − ({c} − {d})"));
+    let on_noun = |noun: usize| {
+        let weights = it.both_ways.most_right.weights.iter().flatten();
+        percent(mean(&weights.map(|end| end[noun]).collect::<Vec<_>>()), 0)
+    };
+    page.value("most-right-weights", format!("{} and {}", on_noun(0), on_noun(1)));
     page.value("it-head", &it.causal.head.head);
     page.value("moved-head", &it.both_ways.moved.head);
     page.value("it-first-noun", it.causal.head.first_noun_most.to_string());
@@ -209,7 +217,7 @@ fn it(page: &mut Page, facts: &Facts) {
         "head",
         "sentences in which the right noun gets more",
         "pairs in which the answer changes",
-        "shift towards the right noun",
+        "shift",
     ];
     page.table("both-ways-all", &header, &rows);
     page.value("by-chance", it.both_ways.right_by_chance.to_string());
@@ -234,7 +242,7 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
             ("off", &|row| heads(&row.heads)),
             ("right", &|row| row.right.to_string()),
             ("pairs with both right", &|row| row.both_right.to_string()),
-            ("shift of log p towards the right noun", &|row| fixed(row.shift, 2)),
+            ("shift of log p", &|row| fixed(row.shift, 2)),
         ],
     );
     page.value("right", resolved.answers[0].right.to_string());
