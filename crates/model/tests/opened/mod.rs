@@ -462,6 +462,13 @@ fn bytes_at_random_make_no_panic() {
 fn texts_become_the_same_tokens() -> Result<()> {
     let table = fs::read(tiny("tokenizer.expected.json"))?;
     let table: serde_json::Value = serde_json::from_slice(&table)?;
+    // The tiny vocabulary joins no digits, so that these texts don't tell where a text is cut.
+    let cut = |name: &str| -> Result<serde_json::Value> {
+        let tokenizer = opened::open(&tiny(name), |_, _| ())?.tokenizer?;
+        let mut tokenizer: serde_json::Value = serde_json::from_slice(&tokenizer)?;
+        Ok(tokenizer["pre_tokenizer"].take())
+    };
+    assert_eq!(cut(GGUF)?, cut("llama")?);
     for (name, of) in [("llama", "llama"), (GGUF, "llama"), ("bert", "bert")] {
         let tokenizer = opened::open(&tiny(name), |_, _| ())?.tokenizer?;
         let tokenizer = tokenizers::Tokenizer::from_bytes(tokenizer).unwrap();
