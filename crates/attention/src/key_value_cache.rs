@@ -346,7 +346,7 @@ impl<T: Float> MultiHeadAttention<T> {
         mask.check_heads(self.n_heads())?;
         let mask = mask.sized_for_heads(x.nrows(), cache.tokens + x.nrows())?;
         let mut qkv = self.parameters.project_inputs(&*engine, x, x)?;
-        self.turn_at(&mut qkv, cache.tokens as isize);
+        self.turn(&mut qkv, cache.tokens as isize, false);
         let [q, keys, values] = qkv;
         let new = Page { keys, values };
 

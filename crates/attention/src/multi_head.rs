@@ -316,7 +316,7 @@ impl<T: Float> MultiHeadAttention<T> {
         let ForwardOptions { mask, context, engine, .. } = &options;
         // Three matrices, each as wide as all heads together.
         let mut qkv = self.parameters.project_inputs(&**engine, x, options.source(x))?;
-        self.turn(&mut qkv, 1.0); // to their positions, if they are rotary
+        self.turn(&mut qkv, 0, false); // to their positions, if they are rotary
         let [q, k, v] = qkv;
         let inputs = self.inputs([&q, &k, &v], mask)?.with_dropout(dropout);
         let forward = engine.forward(&inputs)?; // (n_q, d_v · n_heads)
@@ -329,21 +329,17 @@ impl<T: Float> MultiHeadAttention<T> {
         Ok((output, cache))
     }
 
-    /// Turns queries and keys, or their gradients, in this direction, if the layer has rotary positions.
-    fn turn(&self, [q, k, _]: &mut [DMatrix<T>; 3], direction: f64) {
-        if let Some(rotary) = self.rotary {
-            let first = k.nrows() as isize - q.nrows() as isize;
-            rotary.turn_by(q, self.n_heads, first, direction);
-            rotary.turn_by(k, self.n_kv_heads, 0, direction);
-        }
-    }
-
-    /// Turns the queries and keys of tokens of which the first stands at this position.
-    pub(crate) fn turn_at(&self, [q, k, _]: &mut [DMatrix<T>; 3], first: isize) {
-        if let Some(rotary) = self.rotary {
-            rotary.turn_by(q, self.n_heads, first, 1.0);
-            rotary.turn_by(k, self.n_kv_heads, first, 1.0);
-        }
+    /// Turns queries and keys to their positions, or their gradients back, if the layer has rotary positions. The first key stands at the
+    /// position `first`, and the last query where the last key does.
+    pub(crate) fn turn(&self, [q, k, _]: &mut [DMatrix<T>; 3], first: isize, back: bool) {
+        let Some(rotary) = self.rotary else { return };
+        let turns = |n, first| rotary.turns(n, first, k.ncols() / self.n_kv_heads);
+        let (n_q, n_k) = (q.nrows(), k.nrows());
+        let of_keys = turns(n_k, first);
+        let of_queries =
+            (n_q != n_k).then(|| turns(n_q, first + n_k as isize - n_q as isize));
+        rotary.turn_by(q, of_queries.as_ref().unwrap_or(&of_keys), back);
+        rotary.turn_by(k, &of_keys, back);
     }
 
     /// Queries, keys and values of all heads.
@@ -396,7 +392,7 @@ impl<T: Float> MultiHeadAttention<T> {
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
         let AttentionGradients { q, k, v, tables } = gradients;
         let mut grad_qkv = [q, k, v];
-        self.turn(&mut grad_qkv, -1.0); // back, with rotary positions
+        self.turn(&mut grad_qkv, 0, true); // back, with rotary positions
         let [q, k, v] = grad_qkv;
         let gradients = AttentionGradients { q, k, v, tables };
         let context = context.as_ref();

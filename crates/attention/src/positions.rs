@@ -231,13 +231,17 @@ impl Rotary {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn angle(self, position: isize, pair: usize, d: usize) -> f64 {
-        let mut frequency = self.base.powf(-2.0 * pair as f64 / d as f64);
-        if let Some(Slowed { factor, turns: (few, many), length }) = self.slowed {
-            let turns = length * frequency / std::f64::consts::TAU;
-            let kept = ((turns - few) / (many - few)).clamp(0.0, 1.0);
-            frequency *= kept + (1.0 - kept) / factor;
-        }
-        position as f64 / self.stretch * frequency
+        position as f64 / self.stretch * self.frequency(pair, d)
+    }
+
+    fn frequency(self, pair: usize, d: usize) -> f64 {
+        let frequency = self.base.powf(-2.0 * pair as f64 / d as f64);
+        let Some(Slowed { factor, turns: (few, many), length }) = self.slowed else {
+            return frequency;
+        };
+        let turns = length * frequency / std::f64::consts::TAU;
+        let kept = ((turns - few) / (many - few)).clamp(0.0, 1.0);
+        frequency * (kept + (1.0 - kept) / factor)
     }
 
     /// Returns queries or keys of one or more heads, turned; the first row stands at the position `first`, and each one after the last.
@@ -261,9 +265,9 @@ impl Rotary {
         first: isize,
     ) -> Result<DMatrix<T>> {
         let x = x.into();
-        check_width("x", x, n_heads)?;
+        let d = check_width("x", x, n_heads)?;
         let mut turned = copy_of(x);
-        self.turn_by(&mut turned, n_heads, first, 1.0);
+        self.turn_by(&mut turned, &self.turns(x.nrows(), first, d), false);
         Ok(turned)
     }
 
@@ -286,29 +290,36 @@ impl Rotary {
         first: isize,
     ) -> Result<DMatrix<T>> {
         let grad = grad.into();
-        check_width("grad", grad, n_heads)?;
+        let d = check_width("grad", grad, n_heads)?;
         let mut turned = copy_of(grad);
-        self.turn_by(&mut turned, n_heads, first, -1.0);
+        self.turn_by(&mut turned, &self.turns(grad.nrows(), first, d), true);
         Ok(turned)
     }
-    /// Turns the pairs of every head by `direction` times their angles.
+
+    /// Returns the cosine and the sine of each pair's angle at `n` positions: a vector for each pair of a head.
+    pub(crate) fn turns<T: Float>(self, n: usize, first: isize, d: usize) -> Turns<T> {
+        let pairs = (0..d / 2).map(|pair| {
+            let frequency = self.frequency(pair, d);
+            let angle = |row| (first + row as isize) as f64 / self.stretch * frequency;
+            let turn = |(sin, cos): (f64, f64)| (convert(cos), convert(sin));
+            (0..n).map(|row| turn(angle(row).sin_cos())).collect()
+        });
+        pairs.collect()
+    }
+
+    /// Turns the pairs of every head by their angles, or back.
     pub(crate) fn turn_by<T: Float>(
-        &self,
+        self,
         x: &mut DMatrix<T>, // (n, n_heads · d)
-        n_heads: usize,
-        first: isize,
-        direction: f64,
+        turns: &Turns<T>,   // [d / 2][n]
+        back: bool,
     ) {
-        let (n, d) = (x.nrows(), x.ncols() / n_heads);
-        for i in 0..d / 2 {
-            let angles =
-                (0..n).map(|row| direction * self.angle(first + row as isize, i, d));
-            let turns: Vec<(T, T)> = angles
-                .map(|angle| (convert(angle.cos()), convert(angle.sin())))
-                .collect();
-            for h in 0..n_heads {
-                let [a, b] = self.pairs.columns(i, d).map(|column| h * d + column);
+        let d = 2 * turns.len();
+        for first in (0..x.ncols()).step_by(d) {
+            for (pair, turns) in turns.iter().enumerate() {
+                let [a, b] = self.pairs.columns(pair, d).map(|column| first + column);
                 for (row, &(cos, sin)) in turns.iter().enumerate() {
+                    let sin = if back { -sin } else { sin };
                     let (x_a, x_b) = (x[(row, a)], x[(row, b)]);
                     x[(row, a)] = x_a * cos - x_b * sin;
                     x[(row, b)] = x_a * sin + x_b * cos;
@@ -317,6 +328,9 @@ impl Rotary {
         }
     }
 }
+
+/// For each pair of columns of a head, the cosine and the sine of its angle at each position.
+pub(crate) type Turns<T> = Vec<Vec<(T, T)>>;
 
 /// Returns the width of a head, which is even.
 pub(crate) fn check_width<T: Float>(

@@ -100,8 +100,8 @@ impl Laboratory {
     fn probability(&self, network: &Network, before: &str, next: &str) -> Result<f64> {
         let (before, next) = (self.read(before)?.ids, self.read(next)?.ids[0]);
         let hidden = network.forward(&before)?;
-        let scores = network.scores(hidden.rows(before.len() - 1, 1))?;
-        Ok((-opened::losses_of(&scores, &[next])[0]).exp())
+        let losses = network.losses_after(hidden.rows(before.len() - 1, 1), &[next])?;
+        Ok((-losses[0]).exp())
     }
 }
 

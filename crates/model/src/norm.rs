@@ -34,6 +34,14 @@ impl<T: Float> RmsNorm<T> {
         RmsNorm { gain: RowDVector::repeat(d_model, T::one()), epsilon: EPSILON }
     }
 
+    /// Does to rows (n, d_model) what [`RmsNorm::forward`] does, and keeps nothing for a backward pass.
+    pub fn apply(&self, x: &mut DMatrix<T>) {
+        let root = root_mean_squares(x, self.epsilon);
+        for (mut column, &gain) in x.column_iter_mut().zip(&self.gain) {
+            column.zip_apply(&root, |x, root| *x = *x / root * gain);
+        }
+    }
+
     /// Shapes: `x` (n, d_model) → (n, d_model).
     pub fn forward(&self, x: &DMatrix<T>) -> (DMatrix<T>, NormCache<T>) {
         let root = root_mean_squares(x, self.epsilon);
@@ -84,13 +92,26 @@ impl<T: Float> LayerNorm<T> {
         LayerNorm { rms: RmsNorm::new(d_model), bias: RowDVector::zeros(d_model) }
     }
 
+    /// Does to rows (n, d_model) what [`LayerNorm::forward`] does, and keeps nothing for a backward pass.
+    pub fn apply(&self, x: &mut DMatrix<T>) {
+        centre(x);
+        self.rms.apply(x);
+        self.add_bias(x);
+    }
+
     /// Shapes: `x` (n, d_model) → (n, d_model).
     pub fn forward(&self, x: &DMatrix<T>) -> (DMatrix<T>, NormCache<T>) {
-        let (mut y, cache) = self.rms.forward(&centred(x));
+        let mut centred = x.clone();
+        centre(&mut centred);
+        let (mut y, cache) = self.rms.forward(&centred);
+        self.add_bias(&mut y);
+        (y, cache)
+    }
+
+    fn add_bias(&self, y: &mut DMatrix<T>) {
         for (mut column, &bias) in y.column_iter_mut().zip(&self.bias) {
             column.add_scalar_mut(bias);
         }
-        (y, cache)
     }
 
     /// Returns the gradients with respect to `x` (n, d_model), and to gain and bias.
@@ -99,17 +120,16 @@ impl<T: Float> LayerNorm<T> {
         cache: &NormCache<T>,
         grad_y: &DMatrix<T>,
     ) -> (DMatrix<T>, LayerNorm<T>) {
-        let (grad_centred, rms) = self.rms.backward(cache, grad_y);
-        (centred(&grad_centred), LayerNorm { rms, bias: grad_y.row_sum() })
+        let (mut grad_x, rms) = self.rms.backward(cache, grad_y);
+        centre(&mut grad_x);
+        (grad_x, LayerNorm { rms, bias: grad_y.row_sum() })
     }
 }
 
-/// Returns the rows less their means.
-fn centred<T: Float>(x: &DMatrix<T>) -> DMatrix<T> {
+/// Moves rows to a mean of zero.
+fn centre<T: Float>(x: &mut DMatrix<T>) {
     let means = x.column_mean();
-    let mut centred = x.clone();
-    centred.column_iter_mut().for_each(|mut column| column -= &means);
-    centred
+    x.column_iter_mut().for_each(|mut column| column -= &means);
 }
 
 /// Returns the root of the mean of a row's squares and ε, for each row.

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use model::opened::{self, Family, Head, Network, Opened, log_sum_exps, losses_of};
+use model::opened::{self, Family, Head, Network, Opened, log_sum_exps};
 use model::{HeadScores, draw_next, scores_of_weights};
 use nalgebra::{DMatrix, DVector};
 use rand::SeedableRng as _;
@@ -197,19 +197,18 @@ impl Open {
         bar.set_length(ids.len() as u64);
         let (mut caches, mut losses, mut last) =
             (network.caches(), vec![], DMatrix::zeros(0, 0));
-        let mut seconds = 0.0; // of the model itself
+        let begin = Instant::now();
         for (number, chunk) in ids.chunks(CHUNK).enumerate() {
-            let begin = Instant::now();
             let hidden = network.forward_cached(chunk, &mut caches)?;
-            let scores = network.scores(&hidden)?;
-            seconds += begin.elapsed().as_secs_f64();
             // The last token of a text has no next one.
             let next = &ids[number * CHUNK + 1..];
-            losses.extend(losses_of(&scores, &next[..next.len().min(chunk.len())]));
-            last = scores.rows(chunk.len() - 1, 1).into_owned();
+            let next = &next[..next.len().min(chunk.len())];
+            losses.extend(network.losses_after(&hidden, next)?);
+            last = network.scores(hidden.rows(chunk.len() - 1, 1))?;
             bar.inc(chunk.len() as u64);
         }
         bar.finish_and_clear();
+        let seconds = begin.elapsed().as_secs_f64();
         let log_sum_exp = log_sum_exps(&last)[0];
         let scores = last.row(0).transpose();
         Ok(Read { caches, losses, log_sum_exp, scores, seconds })

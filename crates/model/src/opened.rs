@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 pub use families::Family;
 use families::{Builder, Sizes};
 pub use network::{
-    Activation, Block, Feed, Head, Linear, Network, Norm, Seen, log_sum_exps, losses_of,
+    Activation, Block, Feed, Head, Linear, Network, Norm, Seen, log_sum_exps,
 };
 use std::fs::{self, File};
 use std::io::Read as _;

@@ -107,7 +107,7 @@ fn multiply_packed<T: Float>(
     // `vec!` asks for memory that is zero already, where `DMatrix::zeros` would write to it.
     let mut c = vec![T::zero(); rows * columns];
     // Fewer columns are not worth the packed copy of `a` that each share makes; of more, the copy leaves the cache.
-    let share = columns.div_ceil(threads).clamp(128, 1024);
+    let share = columns.div_ceil(threads).clamp(64, 1024);
     let one = |(group, c): (usize, &mut [T])| {
         let from = group * share;
         let columns = from..from + c.len() / rows;

@@ -7,9 +7,10 @@ use attention::engine::{ByWeights, linear_by};
 use attention::{ForwardOptions, KeyValueCache, Mask, MultiHeadAttention};
 use fast::{Flash, Float as _};
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
-use rayon::iter::ParallelIterator as _;
+use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
 use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
+use std::ops::Range;
 
 /// A matrix and its bias, which has no columns where there is none.
 #[derive(Debug, Clone)]
@@ -36,11 +37,12 @@ pub enum Norm {
 }
 
 impl Norm {
-    fn forward(&self, x: &DMatrix<f32>) -> DMatrix<f32> {
+    fn apply(&self, mut x: DMatrix<f32>) -> DMatrix<f32> {
         match self {
-            Norm::Rms(norm) => norm.forward(x).0,
-            Norm::Layer(norm) => norm.forward(x).0,
+            Norm::Rms(norm) => norm.apply(&mut x),
+            Norm::Layer(norm) => norm.apply(&mut x),
         }
+        x
     }
 }
 
@@ -74,6 +76,14 @@ impl Activation {
     }
 }
 
+/// hidden ⊙ gate
+fn multiply(hidden: &mut DMatrix<f32>, gate: &DMatrix<f32>) {
+    let n = gate.nrows();
+    let columns =
+        hidden.as_mut_slice().par_chunks_mut(n).zip(gate.as_slice().par_chunks(n));
+    columns.for_each(|(h, gate)| h.iter_mut().zip(gate).for_each(|(h, gate)| *h *= gate));
+}
+
 /// h · sigmoid(u(h)).
 fn multiply_by_sigmoid(h: &mut [f32], u: impl Fn(f32) -> f32) {
     let mut powers: Vec<f32> = h.iter().map(|&h| -u(h)).collect();
@@ -102,7 +112,7 @@ impl Feed {
             Some(gate) => {
                 let mut gate = gate.forward(x)?; // (n, d_hidden)
                 self.activation.apply(&mut gate);
-                hidden.component_mul_assign(&gate);
+                multiply(&mut hidden, &gate);
             }
             None => self.activation.apply(&mut hidden),
         }
@@ -185,6 +195,17 @@ impl Network {
             + norms.map(norm).sum::<usize>()
     }
 
+    fn check_tokens(&self, tokens: &[usize]) -> Result<()> {
+        let vocabulary = self.vocabulary();
+        for token in tokens {
+            ensure!(
+                *token < vocabulary,
+                "token {token} is not one of the model's {vocabulary}"
+            );
+        }
+        Ok(())
+    }
+
     /// Returns which keys a query sees.
     fn mask(&self) -> Mask {
         if self.family == Family::Bert { Mask::none() } else { Mask::causal() }
@@ -193,13 +214,7 @@ impl Network {
     /// The vectors of tokens of which the first stands at this position (n, d_model).
     fn embed(&self, tokens: &[usize], first: usize) -> Result<DMatrix<f32>> {
         ensure!(!tokens.is_empty(), "there are no tokens");
-        let vocabulary = self.vocabulary();
-        for token in tokens {
-            ensure!(
-                *token < vocabulary,
-                "token {token} is not one of the model's {vocabulary}"
-            );
-        }
+        self.check_tokens(tokens)?;
         let mut x = self.embedding.select_columns(tokens);
         if let Some(positions) = &self.positions {
             let (end, context) = (first + tokens.len(), positions.ncols());
@@ -210,10 +225,10 @@ impl Network {
             x += positions.columns(first, tokens.len());
         }
         let x = x.transpose();
-        Ok(self
-            .embedding_norm
-            .as_ref()
-            .map_or_else(|| x.clone(), |norm| norm.forward(&x)))
+        Ok(match &self.embedding_norm {
+            Some(norm) => norm.apply(x),
+            None => x,
+        })
     }
 
     /// Goes through all blocks. `attend` says how attention is computed; `see` sees the vectors before each block and at the end.
@@ -227,16 +242,16 @@ impl Network {
             see(number, &mut x);
             if self.family == Family::Bert {
                 x += attend(number, &x)?;
-                x = block.attention_norm.forward(&x);
+                x = block.attention_norm.apply(x);
                 x += block.mlp.forward(&x)?;
-                x = block.mlp_norm.forward(&x);
+                x = block.mlp_norm.apply(x);
             } else {
-                x += attend(number, &block.attention_norm.forward(&x))?;
-                x += block.mlp.forward(&block.mlp_norm.forward(&x))?;
+                x += attend(number, &block.attention_norm.apply(x.clone()))?;
+                x += block.mlp.forward(&block.mlp_norm.apply(x.clone()))?;
             }
         }
         if let Some(norm) = &self.norm {
-            x = norm.forward(&x);
+            x = norm.apply(x);
         }
         see(self.blocks.len(), &mut x);
         Ok(x)
@@ -348,11 +363,21 @@ impl Network {
         &'h self,
         hidden: impl Into<DMatrixView<'h, f32>>,
     ) -> Result<DMatrix<f32>> {
+        self.scores_of(hidden.into(), 0..self.vocabulary())
+    }
+
+    /// The scores of some tokens.
+    fn scores_of(
+        &self,
+        hidden: DMatrixView<f32>,
+        tokens: Range<usize>,
+    ) -> Result<DMatrix<f32>> {
         ensure!(
             self.family != Family::Bert,
             "a model that reads both ways has no next token"
         );
         let w = self.unembedding.as_ref().unwrap_or(&self.embedding);
+        let w = w.columns_range(tokens);
         Ok(linear_by(&Flash::new(), hidden, w, &RowDVector::zeros(0))?)
     }
 
@@ -361,17 +386,38 @@ impl Network {
     /// # Errors
     /// As [`Network::forward`] and [`Network::scores`].
     pub fn losses(&self, tokens: &[usize]) -> Result<Vec<f64>> {
-        /// Rows whose scores are in memory together.
-        const ROWS: usize = 64;
-        let hidden = self.forward(tokens)?;
-        let mut losses = Vec::with_capacity(tokens.len());
-        let n = tokens.len() - 1;
-        for first in (0..n).step_by(ROWS) {
-            let rows = ROWS.min(n - first);
-            let scores = self.scores(hidden.rows(first, rows))?;
-            losses.extend(losses_of(&scores, &tokens[first + 1..][..rows]));
+        self.losses_after(&self.forward(tokens)?, &tokens[1..])
+    }
+
+    /// Returns −log p of the tokens that came next, one for each of the first rows of what [`Network::forward`] returned, in nats.
+    ///
+    /// # Errors
+    /// As [`Network::scores`], or more tokens came next than there are rows, or one isn't in the vocabulary.
+    pub fn losses_after<'h>(
+        &self,
+        hidden: impl Into<DMatrixView<'h, f32>>,
+        next: &[usize],
+    ) -> Result<Vec<f64>> {
+        /// Tokens whose scores are in memory together. Those of all tokens after a text would take more than the model.
+        const TOKENS: usize = 4096;
+        let (hidden, n) = (hidden.into(), next.len());
+        ensure!(n <= hidden.nrows(), "{n} tokens can't follow {} rows", hidden.nrows());
+        self.check_tokens(next)?;
+        let (mut sums, mut of_next) = (vec![f64::NEG_INFINITY; n], vec![0.0; n]);
+        for first in (0..self.vocabulary()).step_by(TOKENS) {
+            let tokens = first..self.vocabulary().min(first + TOKENS);
+            let scores = self.scores_of(hidden.rows(0, n), tokens.clone())?;
+            for (sum, of_part) in sums.iter_mut().zip(log_sum_exps(&scores)) {
+                let (smaller, larger) = (sum.min(of_part), sum.max(of_part));
+                *sum = larger + (smaller - larger).exp().ln_1p();
+            }
+            for (i, token) in
+                next.iter().enumerate().filter(|(_, token)| tokens.contains(token))
+            {
+                of_next[i] = f64::from(scores[(i, token - first)]);
+            }
         }
-        Ok(losses)
+        Ok(sums.iter().zip(of_next).map(|(sum, of_next)| sum - of_next).collect())
     }
 
     /// Runs something while these heads are off: what they find is 0.
@@ -471,11 +517,4 @@ pub fn log_sum_exps(scores: &DMatrix<f32>) -> Vec<f64> {
         largest + sum.ln()
     };
     (0..n).map(row).collect()
-}
-
-/// Returns −log p of the tokens that came next, one for each of the first rows of scores.
-pub fn losses_of(scores: &DMatrix<f32>, next: &[usize]) -> Vec<f64> {
-    let sums = log_sum_exps(scores);
-    let rows = next.iter().zip(sums).enumerate();
-    rows.map(|(i, (&token, sum))| sum - f64::from(scores[(i, token)])).collect()
 }
