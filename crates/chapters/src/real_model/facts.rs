@@ -1,4 +1,4 @@
-//! What was recorded, as `crates/model/examples/real_heads.rs` and `benches/peers/open.py` wrote it.
+//! What was recorded, as `crates/model/examples/real_heads` and `benches/peers/open.py` wrote it.
 
 use anyhow::{Context as _, Result};
 use model::Run;
@@ -13,6 +13,7 @@ pub struct Facts {
     pub it: It,
     pub resolved: Resolved,
     pub pronouns: Pronouns,
+    pub names: Names,
     pub blocks: Blocks,
     pub reasons: Vec<Reason>,
     pub run: Run,
@@ -84,7 +85,7 @@ pub struct It {
     pub sentences: usize,
     pub causal: Causal,
     pub both_ways: BothWays,
-    pub late_word: Vec<LateWord>,
+    pub late_word: LateWord,
 }
 
 #[derive(Deserialize)]
@@ -163,14 +164,22 @@ pub struct Blocks {
     pub first: Vec<f64>,
     pub norm_first: Vec<f64>,
     pub norm_other: Vec<f64>,
-    pub name: Looks,
 }
 
-/// How much a word gets from another one.
+/// What the second word of a name gives to the first, and to another one in its place.
 #[derive(Deserialize)]
-pub struct Looks {
-    pub text: String,
-    pub heads: Vec<(String, f64)>,
+pub struct Names {
+    pub texts: usize,
+    pub heads: Vec<OfNames>,
+}
+
+#[derive(Deserialize)]
+pub struct OfNames {
+    pub head: String,
+    pub names: f64,
+    pub others: f64,
+    /// In so many texts the name's word gets more.
+    pub more: usize,
 }
 
 /// A text whose next word seems to have a reason.

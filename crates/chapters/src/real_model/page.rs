@@ -1,7 +1,7 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{
-    Answers, Facts, Fitting, Link, Map, ProseRow, ReasonHead, Speed, SpeedRun,
+    Answers, Facts, Fitting, Link, Map, OfNames, ProseRow, ReasonHead, Speed, SpeedRun,
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
@@ -221,7 +221,7 @@ fn it(page: &mut Page, facts: &Facts) {
     ];
     page.table("both-ways-all", &header, &rows);
     page.value("by-chance", it.both_ways.right_by_chance.to_string());
-    let late = &it.late_word[0];
+    let late = &it.late_word;
     let rows = [("*tired*", late.first_pair[0]), ("*soft*", late.first_pair[1])];
     let rows = rows.map(|(word, nouns)| {
         let [cat, mat] = nouns.map(|share| percent(share, 0));
@@ -318,15 +318,17 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
     page.figure("near", words, (640, 320), |area| {
         line_chart(area, &x, &y, &lines, Marks::default())
     })?;
-    let best = |looks: &super::facts::Looks| {
-        let best = looks
-            .heads
-            .iter()
-            .map(|(head, weight)| format!("{head} ({})", percent(*weight, 0)));
-        best.collect::<Vec<_>>().join(", ")
-    };
-    page.value("name-heads", best(&blocks.name));
-    page.value("name-text", &blocks.name.text);
+    let n = facts.names.texts;
+    page.table_of(
+        "names",
+        &facts.names.heads,
+        &[
+            ("head", &|row: &OfNames| row.head.clone()),
+            ("weight on the first word of a name", &|row| percent(row.names, 0)),
+            ("on another word there", &|row| percent(row.others, 0)),
+            ("more on the name in", &|row| format!("{} of {n}", row.more)),
+        ],
+    );
     Ok(())
 }
 

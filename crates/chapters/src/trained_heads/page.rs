@@ -64,7 +64,7 @@ pub fn most_expensive(heads: &[Head]) -> [&Head; 2] {
     [first, second]
 }
 
-/// How far the heads of each block look back, and what a block's heads are worth together.
+/// How far the heads of each block look back, and what those of block 3 are worth together.
 fn blocks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
     let count = heads.iter().map(|head| head.block).max().unwrap_or(0) + 1;
     let mut rows = vec![];
@@ -72,22 +72,18 @@ fn blocks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
         let heads: Vec<_> = heads.iter().filter(|head| head.block == block).collect();
         let sum = |of: fn(&Head) -> f64| heads.iter().map(|head| of(head)).sum::<f64>();
         let n = heads.len() as f64;
-        let off: Vec<_> = heads.iter().map(|head| (head.block, head.head)).collect();
+        if block == 2 {
+            let off: Vec<_> = heads.iter().map(|head| (head.block, head.head)).collect();
+            page.value("one-by-one", fixed(sum(|head| head.rise), 2));
+            page.value("together", fixed(facts.rise(&off)?, 2));
+        }
         rows.push(vec![
             (block + 1).to_string(),
             fixed(sum(|head| head.distance) / n, 1),
             percent(sum(|head| head.further) / n, 0),
-            fixed(sum(|head| head.rise), 2),
-            fixed(facts.rise(&off)?, 2),
         ]);
     }
-    let header = [
-        "block",
-        "characters back, on average",
-        "more than two back",
-        "rise of the loss, sum over heads, each off alone",
-        "all off together",
-    ];
+    let header = ["block", "characters back, on average", "more than two back"];
     page.table("blocks", &header, &rows);
     Ok(())
 }
@@ -166,6 +162,11 @@ fn missed(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
     }
     let header = ["off", "after a space", "after an e", "after any other"];
     page.table("missed", &header, &rows);
+    let [first, _, spaces, _] = chosen(heads);
+    for (key, head) in [("first-worth", first), ("spaces-worth", spaces)] {
+        let [after_space, ..] = facts.rises_after(&[(head.block, head.head)])?;
+        page.value(key, fixed(after_space, 2));
+    }
     Ok(())
 }
 

@@ -1,0 +1,104 @@
+//! Numbers for each head, and heads that are off.
+
+use anyhow::Result;
+use model::opened::{Head, Network, Seen};
+use rand::SeedableRng as _;
+use rand::rngs::ChaCha8Rng;
+use rand::seq::SliceRandom as _;
+use std::ops::Range;
+
+/// A number for each head.
+pub type Map = Vec<Vec<f64>>;
+
+/// What a head's query gives to some keys.
+pub fn on(seen: &Seen, (l, h): Head, query: usize, keys: Range<usize>) -> f64 {
+    keys.map(|key| f64::from(seen.weights[l][h][(query, key)])).sum()
+}
+
+pub fn mean(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) =
+        numbers.into_iter().fold((0.0, 0.0), |(sum, count), x| (sum + x, count + 1.0));
+    sum / count
+}
+
+pub fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}
+
+/// A rounded number for each head.
+pub fn map(network: &Network, of: impl Fn(Head) -> f64) -> Map {
+    let blocks = network.blocks.iter().enumerate();
+    let row = |n_heads, l| (0..n_heads).map(|h| rounded(of((l, h)))).collect();
+    blocks.map(|(l, block)| row(block.attention.n_heads(), l)).collect()
+}
+
+pub fn all_heads(network: &Network) -> Vec<Head> {
+    ranked(&map(network, |_| 0.0))
+}
+
+/// The heads in the order of their numbers, the largest first.
+pub fn ranked(map: &Map) -> Vec<Head> {
+    let rows = map.iter().enumerate();
+    let mut heads: Vec<Head> =
+        rows.flat_map(|(l, row)| (0..row.len()).map(move |h| (l, h))).collect();
+    heads.sort_by(|a, b| map[b.0][b.1].total_cmp(&map[a.0][a.1]));
+    heads
+}
+
+pub fn name((l, h): Head) -> String {
+    format!("{l}.{h}")
+}
+
+pub fn names(heads: &[Head]) -> Vec<String> {
+    heads.iter().copied().map(name).collect()
+}
+
+/// Some of these heads, drawn at random.
+pub fn drawn_from(heads: &[Head], count: usize, seed: u64) -> Vec<Head> {
+    let mut drawn = heads.to_vec();
+    drawn.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    drawn.truncate(count);
+    drawn.sort_unstable();
+    drawn
+}
+
+/// What heads find on average: where a head is "off", it finds this for every token. Zero would be a value that the model has never seen there.
+pub struct Means {
+    /// Of all heads of a block side by side.
+    outputs: Vec<Vec<f64>>,
+    /// The width of a head.
+    d: usize,
+}
+
+impl Means {
+    /// Over all tokens but the first of some texts.
+    pub fn of(network: &Network, texts: &[Vec<usize>]) -> Result<Self> {
+        let mut outputs: Vec<Vec<f64>> = vec![];
+        for ids in texts {
+            let found = network.look(ids)?.found;
+            outputs.resize_with(found.len(), || vec![0.0; found[0].ncols()]);
+            for (sums, found) in outputs.iter_mut().zip(&found) {
+                for (sum, column) in sums.iter_mut().zip(found.column_iter()) {
+                    *sum += column.iter().skip(1).copied().map(f64::from).sum::<f64>();
+                }
+            }
+        }
+        let count: usize = texts.iter().map(|ids| ids.len() - 1).sum();
+        outputs.iter_mut().flatten().for_each(|sum| *sum /= count as f64);
+        let d = outputs[0].len() / network.blocks[0].attention.n_heads();
+        Ok(Means { outputs, d })
+    }
+
+    /// Runs something while these heads are off.
+    pub fn without<R>(
+        &self,
+        network: &mut Network,
+        heads: &[Head],
+        run: impl FnOnce(&Network) -> Result<R>,
+    ) -> Result<R> {
+        let of_head = |(l, h): Head| {
+            self.outputs[l][h * self.d..][..self.d].iter().map(|&x| x as f32).collect()
+        };
+        network.with_heads_replaced(heads, of_head, run)
+    }
+}
