@@ -185,9 +185,7 @@ pub fn resolved(
             shifts
         }
     };
-    // Heads whose output is a constant are left out: 1.3 to 1.5.
-    let carrying: Vec<Head> =
-        ranked(&search).into_iter().rev().filter(|head| head.0 > 1).take(4).collect();
+    let carrying: Vec<Head> = ranked(&search).into_iter().rev().take(4).collect();
     let blocks = carrying.iter().map(|head| head.0);
     let blocks = blocks.clone().min().unwrap_or(0)..=blocks.max().unwrap_or(0);
     let others = all_heads(network).into_iter();
