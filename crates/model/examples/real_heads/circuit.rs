@@ -74,7 +74,9 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
     };
     let scores = BTreeMap::from(KINDS.map(of_kind));
     let losses = two_losses(network, &texts)?;
-    let means = Means::of(network, &OTHER_SEEDS.map(said_twice))?;
+    let others = OTHER_SEEDS.map(said_twice);
+    let means = Means::of(network, &others)?;
+    let constant = means.shares(network, &others)?;
     let heads = all_heads(network);
     let (mut without, mut replaced) = (BTreeMap::new(), BTreeMap::new());
     for &head in heads.iter().step_by(if check { 45 } else { 1 }) {
@@ -90,21 +92,23 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
     let induction = ranked(&scores["induction"])[..4].to_vec();
     let first = previous[0];
     let beside = heads.iter().copied().filter(|head| head.0 == first.0 && *head != first);
-    let mut rows = vec![
+    let beside_it = format!("the other eight of block {}", first.0);
+    let below_it = format!("five at random below block {}", first.0);
+    let mut rows: Vec<(&str, Vec<Head>)> = vec![
         ("none", vec![]),
         ("the best previous-token head", vec![first]),
-        ("the other eight of its block", beside.collect()),
+        (&beside_it, beside.collect()),
         ("the next best previous-token head", vec![previous[1]]),
-        ("the next five of them", previous[1..6].to_vec()),
+        ("the next five previous-token heads", previous[1..6].to_vec()),
     ];
     let below = heads
         .iter()
         .copied()
         .filter(|&(l, h)| l < first.0 && scores["previous"][l][h] < 0.3);
     let below: Vec<Head> = below.collect();
-    rows.extend([1, 2, 3].map(|s| ("five at random below it", drawn_from(&below, 5, s))));
+    rows.extend([1, 2, 3].map(|s| (below_it.as_str(), drawn_from(&below, 5, s))));
     rows.push(("the best induction head", vec![induction[0]]));
-    rows.push(("the best four of them", induction.clone()));
+    rows.push(("the best four induction heads", induction.clone()));
     let row = |(what, off): (&str, Vec<Head>)| {
         means.without(network, &off, |network| {
             let seen = texts.iter().map(|ids| network.look(ids));
@@ -125,7 +129,7 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
     });
     Ok(json!({
         "tokens": REPEATED, "texts": SEEDS.len(), "texts_for_all": TEXTS_FOR_ALL, "first": first, "second": second,
-        "even": rounded((network.vocabulary() as f64).ln()), "scores": scores, "without": without, "replaced": replaced,
+        "even": rounded((network.vocabulary() as f64).ln()), "scores": scores, "constant": constant, "without": without, "replaced": replaced,
         "induction_heads": names(&induction), "chain": chain,
     }))
 }

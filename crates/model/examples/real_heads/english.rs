@@ -1,6 +1,9 @@
 //! Pronouns whose answer stands before them, names, blocks, and next words that have a reason.
 
-use super::heads::{Map, Means, all_heads, map, mean, name, on, ranked, rounded};
+use super::heads::{
+    Map, Means, all_heads, by_chance, drawn_from, map, mean, name, names, on, ranked,
+    rounded,
+};
 use super::reading::{Reading, Reason, Texts, Words};
 use anyhow::Result;
 use model::opened::{Head, Network};
@@ -8,60 +11,114 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// "He" or "she" after two names, of which one fits: how much more each head gives to it, in each sentence.
-fn fitting(
-    network: &Network,
+/// A sentence with two names and a pronoun, which one of them fits.
+struct Meeting {
+    reading: Reading,
+    pronoun: &'static str,
+    fits: String,
+    other: String,
+}
+
+/// Each sentence with all pairs of names, in both orders, with "she" and "he".
+fn meetings(
     words: &Words,
     people: &[[String; 2]],
     sentences: &[String],
-) -> Result<BTreeMap<Head, Vec<f64>>> {
-    let mut margins: BTreeMap<Head, Vec<f64>> = BTreeMap::new();
+) -> Result<Vec<Meeting>> {
+    let mut meetings = vec![];
     for sentence in sentences {
         let pronouns =
             if sentence.contains(". {p}") { ["She", "He"] } else { ["she", "he"] };
         for names in people {
             for [first, second] in [[0, 1], [1, 0]] {
-                for fits in [0, 1] {
+                for (fits, pronoun) in pronouns.into_iter().enumerate() {
                     let text = sentence
                         .replace("{a}", &names[first])
                         .replace("{b}", &names[second])
-                        .replace("{p}", pronouns[fits]);
-                    let reading = words.read(&text)?;
-                    let seen = network.look(&reading.ids)?;
-                    let query = reading.word(pronouns[fits])?.end - 1;
-                    let right = reading.word(&names[fits])?;
-                    let wrong = reading.word(&names[1 - fits])?;
-                    for head in all_heads(network) {
-                        let margin = on(&seen, head, query, right.clone())
-                            - on(&seen, head, query, wrong.clone());
-                        margins.entry(head).or_default().push(margin);
-                    }
+                        .replace("{p}", pronoun);
+                    let (reading, [fits, other]) =
+                        (words.read(&text)?, [fits, 1 - fits].map(|i| names[i].clone()));
+                    meetings.push(Meeting { reading, pronoun, fits, other });
                 }
             }
+        }
+    }
+    Ok(meetings)
+}
+
+/// How much more each head gives to the name that fits, from the pronoun of each sentence.
+fn fitting(network: &Network, meetings: &[Meeting]) -> Result<BTreeMap<Head, Vec<f64>>> {
+    let mut margins: BTreeMap<Head, Vec<f64>> = BTreeMap::new();
+    for Meeting { reading, pronoun, fits, other } in meetings {
+        let seen = network.look(&reading.ids)?;
+        let query = reading.word(pronoun)?.end - 1;
+        let (fits, other) = (reading.word(fits)?, reading.word(other)?);
+        for head in all_heads(network) {
+            let [fits, other] =
+                [&fits, &other].map(|name| on(&seen, head, query, name.clone()));
+            margins.entry(head).or_default().push(fits - other);
         }
     }
     Ok(margins)
 }
 
-/// The heads that fit surest on some sentences, tried on others.
-pub fn pronouns(network: &Network, words: &Words, texts: &Texts) -> Result<Value> {
-    let chosen_on =
-        fitting(network, words, &texts.people_to_choose, &texts.people_in[..1])?;
-    let tested_on = fitting(network, words, &texts.people, &texts.people_in)?;
-    let fits = |margins: &[f64]| margins.iter().filter(|margin| **margin > 0.0).count();
+/// The heads that fit surest on some sentences, tried on others; and what the model answers when it is asked, with and without them.
+pub fn pronouns(
+    network: &mut Network,
+    words: &Words,
+    means: &Means,
+    texts: &Texts,
+) -> Result<Value> {
+    let chosen_on = meetings(words, &texts.people_to_choose, &texts.people_in[..1])?;
+    let tested_on = meetings(words, &texts.people, &texts.people_in)?;
+    let (chosen, tested) = (fitting(network, &chosen_on)?, fitting(network, &tested_on)?);
+    let right = |margins: &[f64]| margins.iter().filter(|margin| **margin > 0.0).count();
     let sure = map(network, |head| {
-        let margins = &chosen_on[&head];
-        if fits(margins) == margins.len() { mean(margins.clone()) } else { -1.0 }
+        let margins = &chosen[&head];
+        if right(margins) == margins.len() { mean(margins.clone()) } else { -1.0 }
     });
-    let rows = ranked(&sure).into_iter().take(3).map(|head| {
-        let margins = &tested_on[&head];
-        json!({ "head": name(head), "right": fits(margins), "margin": rounded(mean(margins.clone())) })
+    let surest = ranked(&sure)[..3].to_vec();
+    let row = |head: &Head| {
+        let margins = &tested[head];
+        json!({ "head": name(*head), "right": right(margins), "margin": rounded(mean(margins.clone())) })
+    };
+    let rows: Vec<_> = surest.iter().map(row).collect();
+
+    let question = |Meeting { reading, pronoun, fits, other }: &Meeting| {
+        let asked = format!(
+            "{} In this sentence, \"{}\" refers to",
+            reading.text,
+            pronoun.to_lowercase()
+        );
+        Ok((words.read(&asked)?.ids, words.first_token(fits)?, words.first_token(other)?))
+    };
+    let questions = tested_on.iter().map(question).collect::<Result<Vec<_>>>()?;
+    let blocks = surest.iter().map(|head| head.0);
+    let blocks = blocks.clone().min().unwrap_or(0)..=blocks.max().unwrap_or(0);
+    let others: Vec<Head> = all_heads(network)
+        .into_iter()
+        .filter(|head| blocks.contains(&head.0) && !surest.contains(head))
+        .collect();
+    let mut rows_of_answers = vec![("none", vec![]), ("the three", surest)];
+    rows_of_answers
+        .extend([1, 2, 3].map(|seed| ("at random", drawn_from(&others, 3, seed))));
+    let answers = rows_of_answers.into_iter().map(|(what, off)| {
+        let margins = means.without(network, &off, |network| {
+            let margin = |(ids, fits, other): &(Vec<usize>, usize, usize)| {
+                let hidden = network.forward(ids)?;
+                let scores = network.scores(hidden.rows(ids.len() - 1, 1))?;
+                Ok(f64::from(scores[*fits]) - f64::from(scores[*other]))
+            };
+            questions.iter().map(margin).collect::<Result<Vec<_>>>()
+        })?;
+        Ok(json!({
+            "what": what, "heads": names(&off), "right": right(&margins), "margin": rounded(mean(margins)),
+        }))
     });
-    let rows: Vec<_> = rows.collect();
-    let count = |margins: &BTreeMap<Head, Vec<f64>>| margins[&(0, 0)].len();
-    Ok(
-        json!({ "chosen_on": count(&chosen_on), "sentences": count(&tested_on), "heads": rows }),
-    )
+    let answers = answers.collect::<Result<Vec<_>>>()?;
+    Ok(json!({
+        "chosen_on": chosen_on.len(), "sentences": tested_on.len(), "heads": rows, "answers": answers,
+    }))
 }
 
 /// What the second word of a name gives to the first, and what the same word gives where the two aren't a name.
@@ -85,14 +142,22 @@ pub fn of_names(network: &Network, words: &Words, texts: &Texts) -> Result<Value
     let [of_names, of_others] = &weights;
     let mean_of = |maps: &[Map], (l, h): Head| mean(maps.iter().map(|map| map[l][h]));
     let differ = map(network, |head| mean_of(of_names, head) - mean_of(of_others, head));
-    let told = ranked(&differ).into_iter().take(4).map(|(l, h)| {
-        let more = std::iter::zip(of_names, of_others).filter(|(a, b)| a[l][h] > b[l][h]);
+    let more = |(l, h): Head, swapped: &[bool]| {
+        let texts = std::iter::zip(of_names, of_others).zip(swapped);
+        texts.filter(|((a, b), swap)| (a[l][h] > b[l][h]) != **swap).count()
+    };
+    let as_it_is = vec![false; of_names.len()];
+    let told = ranked(&differ).into_iter().take(4).map(|head| {
         json!({
-            "head": name((l, h)), "names": rounded(mean_of(of_names, (l, h))), "others": rounded(mean_of(of_others, (l, h))),
-            "more": more.count(),
+            "head": name(head), "names": rounded(mean_of(of_names, head)), "others": rounded(mean_of(of_others, head)),
+            "more": more(head, &as_it_is),
         })
     });
-    Ok(json!({ "texts": of_names.len(), "heads": told.collect::<Vec<_>>() }))
+    let heads = all_heads(network);
+    let best = |swapped: &[bool]| heads.iter().map(|head| more(*head, swapped)).max();
+    Ok(json!({
+        "texts": of_names.len(), "heads": told.collect::<Vec<_>>(), "more_by_chance": by_chance(of_names.len(), best),
+    }))
 }
 
 /// Where the weight of each block goes, and how long its vectors are.
@@ -158,6 +223,12 @@ pub fn reason(
     let seen = seen.collect::<Result<Vec<_>>>()?;
     let with_all = probabilities(network)?;
     let row = |&head: &Head| {
+        // From any token behind the word, the one that gives most.
+        let most = std::iter::zip(&seen, &cases).map(|(seen, (reading, at, _))| {
+            let queries = at.end..reading.ids.len();
+            queries.map(|query| on(seen, head, query, at.clone())).fold(0.0, f64::max)
+        });
+        let most = rounded(mean(most));
         let weights = std::iter::zip(&seen, &cases).map(|(seen, (reading, at, _))| {
             on(seen, head, reading.ids.len() - 1, at.clone())
         });
@@ -165,7 +236,7 @@ pub fn reason(
         let falls =
             std::iter::zip(&with_all, &without).filter(|(with, without)| without < with);
         Ok(json!({
-            "head": name(head), "weight": rounded(mean(weights)), "falls": falls.count(), "without": rounded(mean(without)),
+            "head": name(head), "weight": rounded(mean(weights)), "most": most, "falls": falls.count(), "without": rounded(mean(without)),
         }))
     };
     let rows = told.heads.iter().map(row).collect::<Result<Vec<_>>>()?;

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use model::opened::{Head, Network, Seen};
-use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
 use std::ops::Range;
 
 /// A number for each head.
@@ -62,6 +62,15 @@ pub fn drawn_from(heads: &[Head], count: usize, seed: u64) -> Vec<Head> {
     drawn
 }
 
+/// What a count would be by chance, in 95 of 100 draws at most: each of `n` comparisons is swapped or not, at random.
+pub fn by_chance(n: usize, count: impl Fn(&[bool]) -> Option<usize>) -> usize {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let mut draw = |_| count(&(0..n).map(|_| rng.random()).collect::<Vec<bool>>());
+    let mut draws: Vec<_> = (0..2000).map(&mut draw).collect();
+    draws.sort_unstable();
+    draws[1900].unwrap_or(0)
+}
+
 /// What heads find on average: where a head is "off", it finds this for every token. Zero would be a value that the model has never seen there.
 pub struct Means {
     /// Of all heads of a block side by side.
@@ -87,6 +96,21 @@ impl Means {
         outputs.iter_mut().flatten().for_each(|sum| *sum /= count as f64);
         let d = outputs[0].len() / network.blocks[0].attention.n_heads();
         Ok(Means { outputs, d })
+    }
+
+    /// For each head, how much of what it finds in these texts is its mean: of the sum of all squares.
+    pub fn shares(&self, network: &Network, texts: &[Vec<usize>]) -> Result<Map> {
+        let found = texts.iter().map(|ids| Ok(network.look(ids)?.found));
+        let found = found.collect::<Result<Vec<_>>>()?;
+        Ok(map(network, |(l, h)| {
+            let squares = found.iter().flat_map(|found| {
+                let of_head = found[l].columns(h * self.d, self.d);
+                let rows = of_head.row_iter().skip(1);
+                rows.map(|row| f64::from(row.norm_squared())).collect::<Vec<_>>()
+            });
+            let mean_output = &self.outputs[l][h * self.d..][..self.d];
+            mean_output.iter().map(|x| x * x).sum::<f64>() / mean(squares)
+        }))
     }
 
     /// Runs something while these heads are off.

@@ -1,14 +1,12 @@
 //! What "it" refers to: where heads look, and what the model says.
 
 use super::heads::{
-    Means, all_heads, drawn_from, map, mean, name, names, on, ranked, rounded,
+    Means, all_heads, by_chance, drawn_from, map, mean, name, names, on, ranked, rounded,
 };
 use super::reading::{Pair, Reading, Words};
 use anyhow::{Context as _, Result};
 use model::opened::{Head, Network};
 use nalgebra::DMatrix;
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -57,21 +55,14 @@ fn shift(pairs: &[OfPair]) -> f64 {
     rounded(mean(pairs.iter().map(|[a, b]| (a[0] - a[1]) - (b[0] - b[1]))))
 }
 
-/// How many the best of all heads would have right by chance, in 95 of 100 draws at most: the ends of each pair are swapped at random.
-fn right_by_chance(weights: &BTreeMap<Head, Vec<OfPair>>, pairs: usize) -> usize {
-    let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    let draw = |_| {
-        let swapped: Vec<bool> = (0..pairs).map(|_| rng.random()).collect();
-        let of_head = |pairs: &Vec<OfPair>| {
-            let drawn = pairs.iter().zip(&swapped);
-            let drawn = drawn.map(|(&[a, b], &swap)| if swap { [b, a] } else { [a, b] });
-            right(&drawn.collect::<Vec<_>>())
-        };
-        weights.values().map(of_head).max().unwrap_or(0)
+/// How many the best of all heads has right when the ends of these pairs are swapped.
+fn most_right(weights: &BTreeMap<Head, Vec<OfPair>>, swapped: &[bool]) -> Option<usize> {
+    let of_head = |pairs: &Vec<OfPair>| {
+        let drawn = pairs.iter().zip(swapped);
+        let drawn = drawn.map(|(&[a, b], &swap)| if swap { [b, a] } else { [a, b] });
+        right(&drawn.collect::<Vec<_>>())
     };
-    let mut draws: Vec<usize> = (0..2000).map(draw).collect();
-    draws.sort_unstable();
-    draws[1900]
+    weights.values().map(of_head).max()
 }
 
 /// What "it" looks at, in the model that reads forward and in the one that reads both ways; and what the late word looks at.
@@ -94,8 +85,8 @@ pub fn it(
     let differ = from_it.values().flatten().flat_map(|[a, b]| [a[0] - b[0], a[1] - b[1]]);
     let differ = differ.map(f64::abs).fold(0.0, f64::max);
     let both = on_nouns(both_ways, pairs, "it", true)?;
-    let most_right = both.iter().max_by_key(|(_, pairs)| right(pairs));
-    let most_right = *most_right.context("a head")?.0;
+    let best = both.iter().max_by_key(|(_, pairs)| right(pairs)).context("a head")?.0;
+    let both_of_other = on_nouns(both_ways, pairs, "Bob", true)?;
     let [late, late_of_other] =
         ["it", "Bob"].map(|pronoun| on_nouns(causal, pairs, pronoun, false));
     let (late, late_of_other) = (&late?[&(13, 8)], &late_of_other?[&(13, 8)]);
@@ -103,8 +94,9 @@ pub fn it(
         "sentences": 2 * pairs.len(),
         "causal": { "largest_difference": differ, "head": told(&from_it, (13, 8)) },
         "both_ways": {
-            "moved": told(&both, (3, 1)), "unmoved": told(&both, (5, 11)), "most_right": told(&both, most_right),
-            "right_by_chance": right_by_chance(&both, pairs.len()),
+            "moved": told(&both, (3, 1)), "unmoved": told(&both, (5, 11)), "most_right": told(&both, *best),
+            "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
+            "moved_shift_without_it": shift(&both_of_other[&(3, 1)]),
         },
         "late_word": {
             "shift": shift(late), "shift_without_it": shift(late_of_other), "first_pair": late[0].map(|nouns| nouns.map(rounded)),
@@ -208,7 +200,9 @@ pub fn resolved(
         let both = margins.iter().filter(|[a, b]| *a > 0.0 && *b < 0.0).count();
         Ok(json!({
             "what": what, "heads": names(&heads), "right": right.sum::<usize>(), "both_right": both,
-            "shift": shift_of(&margins),
+            "shift": shift_of(&margins), "shifted": margins.iter().filter(|[a, b]| a > b).count(),
+            // Of the pairs on which no head was chosen.
+            "shift_held_out": shift_of(&margins.iter().skip(1).step_by(2).copied().collect::<Vec<_>>()),
         }))
     };
     let answers = rows.into_iter().map(row).collect::<Result<Vec<_>>>()?;

@@ -160,7 +160,7 @@ fn main() -> Result<()> {
     let reasons = reasons.collect::<Result<Vec<_>>>()?;
     let mut results = json!({
         "models": [file(&causal, SMOLLM2)?, file(&both_ways, MINILM)?], "repeated": repeated, "prose": prose, "it": it,
-        "resolved": resolved, "pronouns": english::pronouns(&causal, &words, &texts)?, "names": english::of_names(&causal, &words, &texts)?,
+        "resolved": resolved, "pronouns": english::pronouns(&mut causal, &words, &means, &texts)?, "names": english::of_names(&causal, &words, &texts)?,
         "blocks": english::blocks(&causal, &paragraphs)?, "reasons": reasons,
     });
     if let Some(old) = old {
