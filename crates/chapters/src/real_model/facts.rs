@@ -48,6 +48,8 @@ pub struct Repeated {
     /// The loss of even probabilities.
     pub even: f64,
     pub scores: BTreeMap<String, Map>,
+    /// How much of what a head finds is its mean.
+    pub constant: Map,
     /// The loss of the second reading with a head off, and with its mean in place of what it finds.
     pub without: BTreeMap<String, f64>,
     pub replaced: BTreeMap<String, f64>,
@@ -102,6 +104,8 @@ pub struct BothWays {
     pub unmoved: Nouns,
     pub most_right: Nouns,
     pub right_by_chance: usize,
+    /// The shift of `moved` with a name in the pronoun's place.
+    pub moved_shift_without_it: f64,
 }
 
 /// A head's weights on the two nouns.
@@ -137,8 +141,13 @@ pub struct Answers {
     pub what: String,
     pub heads: Vec<String>,
     pub right: usize,
+    #[cfg(test)]
     pub both_right: usize,
     pub shift: f64,
+    /// Pairs that shift to the right noun.
+    pub shifted: usize,
+    /// The shift of the pairs on which no head was chosen.
+    pub shift_held_out: f64,
 }
 
 /// "He" or "she" after two names.
@@ -147,6 +156,17 @@ pub struct Pronouns {
     pub chosen_on: usize,
     pub sentences: usize,
     pub heads: Vec<Fitting>,
+    /// What the model says when it is asked.
+    pub answers: Vec<Asked>,
+}
+
+#[derive(Deserialize)]
+pub struct Asked {
+    #[cfg(test)]
+    pub what: String,
+    #[cfg(test)]
+    pub heads: Vec<String>,
+    pub right: usize,
 }
 
 #[derive(Deserialize)]
@@ -171,6 +191,8 @@ pub struct Blocks {
 pub struct Names {
     pub texts: usize,
     pub heads: Vec<OfNames>,
+    /// What the best of all heads has by chance.
+    pub more_by_chance: usize,
 }
 
 #[derive(Deserialize)]
@@ -238,13 +260,18 @@ impl Facts {
         serde_json::from_str(text).context("crates/model/opened/results.json")
     }
 
-    /// A head's number in a map.
-    pub fn score(&self, map: &str, head: &str) -> f64 {
-        let (block, place) = head.split_once('.').unwrap_or_default();
-        let [block, place] =
-            [block, place].map(|number| number.parse::<usize>().unwrap_or_default());
-        self.repeated.scores[map][block][place]
+    /// A head's score of a kind.
+    pub fn score(&self, kind: &str, head: &str) -> f64 {
+        of_head(&self.repeated.scores[kind], head)
     }
+}
+
+/// A head's number in a map.
+pub fn of_head(map: &Map, head: &str) -> f64 {
+    let (block, place) = head.split_once('.').unwrap_or_default();
+    let [block, place] =
+        [block, place].map(|number| number.parse::<usize>().unwrap_or_default());
+    map[block][place]
 }
 
 impl Speed {

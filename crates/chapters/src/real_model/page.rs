@@ -2,6 +2,7 @@
 
 use super::facts::{
     Answers, Facts, Fitting, Link, Map, OfNames, ProseRow, ReasonHead, Speed, SpeedRun,
+    of_head,
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
@@ -97,22 +98,31 @@ fn heads(heads: &[String]) -> String {
 /// The loss of the second reading without some heads, and what the induction heads do then.
 fn chain(page: &mut Page, facts: &Facts) {
     let induction = &facts.repeated.induction_heads;
+    let links = &facts.repeated.chain;
     // Long lists are told in words alone.
     let off = |link: &Link| match link.heads.len() {
-        1..=5 => format!("{}: {}", link.what, heads(&link.heads)),
+        1 | 4 | 5 => format!("{}: {}", link.what, heads(&link.heads)),
         _ => link.what.clone(),
     };
     let columns: Vec<_> =
         induction.iter().map(|head| format!("pattern of {head}")).collect();
     let mut header = vec!["off", "loss, second reading"];
     header.extend(columns.iter().map(String::as_str));
+    // Of draws of the same kind, the one that costs most.
+    let worst = |link: &&Link| {
+        let alike = links.iter().filter(|other| other.what == link.what);
+        alike.map(|other| other.second).fold(0.0, f64::max) == link.second
+    };
     let row = |link: &Link| {
         let mut row = vec![off(link), fixed(link.second, 2)];
         row.extend(link.patterns.iter().map(|pattern| percent(*pattern, 0)));
         row
     };
-    let links = &facts.repeated.chain;
-    page.table("chain", &header, &links.iter().map(row).collect::<Vec<_>>());
+    page.table(
+        "chain",
+        &header,
+        &links.iter().filter(worst).map(row).collect::<Vec<_>>(),
+    );
     let without = &facts.repeated.without;
     let replaced = &facts.repeated.replaced;
     let all = mean(&facts.repeated.second[..facts.repeated.texts_for_all]);
@@ -129,6 +139,7 @@ fn chain(page: &mut Page, facts: &Facts) {
                 fixed(replaced[*head] - all, 1),
                 score("previous"),
                 score("induction"),
+                percent(of_head(&facts.repeated.constant, head), 0),
             ]
         })
         .collect();
@@ -136,8 +147,9 @@ fn chain(page: &mut Page, facts: &Facts) {
         "head",
         "rise of the loss, output 0",
         "rise, its mean instead",
-        "on the token before",
-        "behind a copy",
+        "weight on the token before",
+        "on what followed a copy",
+        "share of its mean",
     ];
     page.table("zero-and-mean", &header, &rows);
     let previous = ranked(&facts.repeated.scores["previous"]);
@@ -193,7 +205,8 @@ fn it(page: &mut Page, facts: &Facts) {
     page.value("most-right-weights", format!("{} and {}", on_noun(0), on_noun(1)));
     page.value("it-head", &it.causal.head.head);
     page.value("moved-head", &it.both_ways.moved.head);
-    page.value("it-first-noun", it.causal.head.first_noun_most.to_string());
+    page.value("it-first-noun", (it.causal.head.first_noun_most / 2).to_string());
+    page.value("moved-bob", fixed(it.both_ways.moved_shift_without_it.abs(), 2));
     page.value("sentences", it.sentences.to_string());
     page.value("pairs", (it.sentences / 2).to_string());
     page.value("half", (it.sentences / 2).to_string());
@@ -234,15 +247,22 @@ fn it(page: &mut Page, facts: &Facts) {
 
 fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     let resolved = &facts.resolved;
+    let (shown, random) = resolved.answers.split_at(5);
+    let least = random.iter().map(|row| row.shift).fold(f64::INFINITY, f64::min);
+    page.value("random-shift", fixed(least, 2));
+    let held_out = [0, 3].map(|row| shown[row].shift_held_out);
+    page.value("held-out", percent(held_out[1] / held_out[0], 0));
+    page.value("pronoun-shift", fixed(shown[0].shift - shown[1].shift, 2));
+    page.value("pronoun-shift-without", fixed(shown[3].shift - shown[4].shift, 2));
     page.table_of(
         "answers",
-        &resolved.answers,
+        shown,
         &[
             ("pronoun", &|row: &Answers| row.what.clone()),
             ("off", &|row| heads(&row.heads)),
             ("right", &|row| row.right.to_string()),
-            ("pairs with both right", &|row| row.both_right.to_string()),
             ("shift of log p", &|row| fixed(row.shift, 2)),
+            ("pairs that shift to the right noun", &|row| row.shifted.to_string()),
         ],
     );
     page.value("right", resolved.answers[0].right.to_string());
@@ -289,9 +309,16 @@ fn pronouns(page: &mut Page, facts: &Facts) {
             ("sentences in which the fitting name gets more", &|row| {
                 row.right.to_string()
             }),
-            ("by how much, on average", &|row| percent(row.margin, 0)),
+            ("more than the other by", &|row| percent(row.margin, 0)),
         ],
     );
+    page.value("asked", pronouns.answers[0].right.to_string());
+    page.value("asked-without", pronouns.answers[1].right.to_string());
+    let random = pronouns.answers[2..].iter().map(|row| row.right);
+    let (fewest, most) = (random.clone().min(), random.max());
+    for (key, right) in [("asked-fewest", fewest), ("asked-most", most)] {
+        page.value(key, right.unwrap_or(0).to_string());
+    }
 }
 
 fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
@@ -319,6 +346,7 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
         line_chart(area, &x, &y, &lines, Marks::default())
     })?;
     let n = facts.names.texts;
+    page.value("names-chance", facts.names.more_by_chance.to_string());
     page.table_of(
         "names",
         &facts.names.heads,
@@ -339,7 +367,7 @@ fn reasons(page: &mut Page, facts: &Facts) {
             &reason.heads,
             &[
                 ("head", &|row: &ReasonHead| row.head.clone()),
-                ("its weight on the word", &|row| percent(row.weight, 0)),
+                ("weight of the last token on the word", &|row| percent(row.weight, 0)),
                 ("p without it", &|row| percent(row.without, 0)),
                 ("p falls in", &|row| format!("{} of {}", row.falls, reason.cases)),
             ],
@@ -383,7 +411,7 @@ fn speed(page: &mut Page, speed: &Speed) {
     page.value(
         "speed-run",
         format!(
-            "Medians of {} rounds on {}, with PyTorch {} and transformers {}, on {}.",
+            "Medians of {} rounds, and of their ratios, on {}, with PyTorch {} and transformers {}, on {}.",
             speed.rounds, speed.processor, speed.torch, speed.transformers, speed.date
         ),
     );

@@ -223,12 +223,6 @@ pub fn reason(
     let seen = seen.collect::<Result<Vec<_>>>()?;
     let with_all = probabilities(network)?;
     let row = |&head: &Head| {
-        // From any token behind the word, the one that gives most.
-        let most = std::iter::zip(&seen, &cases).map(|(seen, (reading, at, _))| {
-            let queries = at.end..reading.ids.len();
-            queries.map(|query| on(seen, head, query, at.clone())).fold(0.0, f64::max)
-        });
-        let most = rounded(mean(most));
         let weights = std::iter::zip(&seen, &cases).map(|(seen, (reading, at, _))| {
             on(seen, head, reading.ids.len() - 1, at.clone())
         });
@@ -236,7 +230,7 @@ pub fn reason(
         let falls =
             std::iter::zip(&with_all, &without).filter(|(with, without)| without < with);
         Ok(json!({
-            "head": name(head), "weight": rounded(mean(weights)), "most": most, "falls": falls.count(), "without": rounded(mean(without)),
+            "head": name(head), "weight": rounded(mean(weights)), "falls": falls.count(), "without": rounded(mean(without)),
         }))
     };
     let rows = told.heads.iter().map(row).collect::<Result<Vec<_>>>()?;
