@@ -38,7 +38,7 @@ fn what_the_chapter_says_of_the_chain() {
     for what in [
         "the other eight of block 16",
         "the next best previous-token head",
-        "the next five previous-token heads",
+        "the next five up to block 16",
         "five at random below block 16",
     ] {
         let (loss, kept) = of(link(what));
@@ -178,7 +178,7 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
         assert!(block.parse::<usize>().unwrap() <= 4, "{}", of_names.head);
         assert!(of_names.names > of_names.others + 0.15, "{}", of_names.head);
     }
-    // "The first row is sure, and the last two aren't."
+    // "Only the first row is sure."
     let sure = facts.names.heads.iter().map(|row| row.more > facts.names.more_by_chance);
     assert_eq!(sure.collect::<Vec<_>>(), [true, false, false, false]);
 

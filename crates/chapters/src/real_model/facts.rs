@@ -48,8 +48,6 @@ pub struct Repeated {
     /// The loss of even probabilities.
     pub even: f64,
     pub scores: BTreeMap<String, Map>,
-    /// How much of what a head finds is its mean.
-    pub constant: Map,
     /// The loss of the second reading with a head off, and with its mean in place of what it finds.
     pub without: BTreeMap<String, f64>,
     pub replaced: BTreeMap<String, f64>,
@@ -262,16 +260,11 @@ impl Facts {
 
     /// A head's score of a kind.
     pub fn score(&self, kind: &str, head: &str) -> f64 {
-        of_head(&self.repeated.scores[kind], head)
+        let (block, place) = head.split_once('.').unwrap_or_default();
+        let [block, place] =
+            [block, place].map(|number| number.parse::<usize>().unwrap_or_default());
+        self.repeated.scores[kind][block][place]
     }
-}
-
-/// A head's number in a map.
-pub fn of_head(map: &Map, head: &str) -> f64 {
-    let (block, place) = head.split_once('.').unwrap_or_default();
-    let [block, place] =
-        [block, place].map(|number| number.parse::<usize>().unwrap_or_default());
-    map[block][place]
 }
 
 impl Speed {

@@ -2,7 +2,6 @@
 
 use super::facts::{
     Answers, Facts, Fitting, Link, Map, OfNames, ProseRow, ReasonHead, Speed, SpeedRun,
-    of_head,
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
@@ -139,7 +138,6 @@ fn chain(page: &mut Page, facts: &Facts) {
                 fixed(replaced[*head] - all, 1),
                 score("previous"),
                 score("induction"),
-                percent(of_head(&facts.repeated.constant, head), 0),
             ]
         })
         .collect();
@@ -149,7 +147,6 @@ fn chain(page: &mut Page, facts: &Facts) {
         "rise, its mean instead",
         "weight on the token before",
         "on what followed a copy",
-        "share of its mean",
     ];
     page.table("zero-and-mean", &header, &rows);
     let previous = ranked(&facts.repeated.scores["previous"]);
@@ -252,6 +249,8 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("random-shift", fixed(least, 2));
     let held_out = [0, 3].map(|row| shown[row].shift_held_out);
     page.value("held-out", percent(held_out[1] / held_out[0], 0));
+    page.value("it-shift", fixed(shown[0].shift, 2));
+    page.value("bob-shift", fixed(shown[1].shift, 2));
     page.value("pronoun-shift", fixed(shown[0].shift - shown[1].shift, 2));
     page.value("pronoun-shift-without", fixed(shown[3].shift - shown[4].shift, 2));
     page.table_of(
@@ -346,10 +345,13 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
         line_chart(area, &x, &y, &lines, Marks::default())
     })?;
     let n = facts.names.texts;
+    // As many as the best of all heads has by chance.
+    let shown = facts.names.heads.iter();
+    let shown = shown.take_while(|row| row.more >= facts.names.more_by_chance).count();
     page.value("names-chance", facts.names.more_by_chance.to_string());
     page.table_of(
         "names",
-        &facts.names.heads,
+        &facts.names.heads[..shown],
         &[
             ("head", &|row: &OfNames| row.head.clone()),
             ("weight on the first word of a name", &|row| percent(row.names, 0)),

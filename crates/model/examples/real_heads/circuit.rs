@@ -74,9 +74,7 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
     };
     let scores = BTreeMap::from(KINDS.map(of_kind));
     let losses = two_losses(network, &texts)?;
-    let others = OTHER_SEEDS.map(said_twice);
-    let means = Means::of(network, &others)?;
-    let constant = means.shares(network, &others)?;
+    let means = Means::of(network, &OTHER_SEEDS.map(said_twice))?;
     let heads = all_heads(network);
     let (mut without, mut replaced) = (BTreeMap::new(), BTreeMap::new());
     for &head in heads.iter().step_by(if check { 45 } else { 1 }) {
@@ -88,18 +86,20 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
     }
 
     // The chain: which heads, when they are off, take the pattern of the induction heads with them.
-    let previous = ranked(&scores["previous"]);
-    let induction = ranked(&scores["induction"])[..4].to_vec();
+    let mut previous = ranked(&scores["previous"]);
     let first = previous[0];
+    previous.retain(|head| head.0 <= first.0); // those that stand below the induction heads
+    let induction = ranked(&scores["induction"])[..4].to_vec();
     let beside = heads.iter().copied().filter(|head| head.0 == first.0 && *head != first);
     let beside_it = format!("the other eight of block {}", first.0);
+    let next_five = format!("the next five up to block {}", first.0);
     let below_it = format!("five at random below block {}", first.0);
     let mut rows: Vec<(&str, Vec<Head>)> = vec![
         ("none", vec![]),
         ("the best previous-token head", vec![first]),
         (&beside_it, beside.collect()),
         ("the next best previous-token head", vec![previous[1]]),
-        ("the next five previous-token heads", previous[1..6].to_vec()),
+        (&next_five, previous[1..6].to_vec()),
     ];
     let below = heads
         .iter()
@@ -129,7 +129,7 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
     });
     Ok(json!({
         "tokens": REPEATED, "texts": SEEDS.len(), "texts_for_all": TEXTS_FOR_ALL, "first": first, "second": second,
-        "even": rounded((network.vocabulary() as f64).ln()), "scores": scores, "constant": constant, "without": without, "replaced": replaced,
+        "even": rounded((network.vocabulary() as f64).ln()), "scores": scores, "without": without, "replaced": replaced,
         "induction_heads": names(&induction), "chain": chain,
     }))
 }

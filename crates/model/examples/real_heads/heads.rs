@@ -98,21 +98,6 @@ impl Means {
         Ok(Means { outputs, d })
     }
 
-    /// For each head, how much of what it finds in these texts is its mean: of the sum of all squares.
-    pub fn shares(&self, network: &Network, texts: &[Vec<usize>]) -> Result<Map> {
-        let found = texts.iter().map(|ids| Ok(network.look(ids)?.found));
-        let found = found.collect::<Result<Vec<_>>>()?;
-        Ok(map(network, |(l, h)| {
-            let squares = found.iter().flat_map(|found| {
-                let of_head = found[l].columns(h * self.d, self.d);
-                let rows = of_head.row_iter().skip(1);
-                rows.map(|row| f64::from(row.norm_squared())).collect::<Vec<_>>()
-            });
-            let mean_output = &self.outputs[l][h * self.d..][..self.d];
-            mean_output.iter().map(|x| x * x).sum::<f64>() / mean(squares)
-        }))
-    }
-
     /// Runs something while these heads are off.
     pub fn without<R>(
         &self,
