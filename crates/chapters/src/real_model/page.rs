@@ -5,7 +5,7 @@ use super::facts::{
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
-use crate::output::Page;
+use crate::output::{Column, Page};
 use crate::trained::took;
 use anyhow::Result;
 
@@ -206,7 +206,6 @@ fn it(page: &mut Page, facts: &Facts) {
     page.value("moved-bob", fixed(it.both_ways.moved_shift_without_it.abs(), 2));
     page.value("sentences", it.sentences.to_string());
     page.value("pairs", (it.sentences / 2).to_string());
-    page.value("half", (it.sentences / 2).to_string());
     let rows = [&it.both_ways.moved, &it.both_ways.unmoved].map(|nouns| {
         let [[tired_cat, tired_mat], [soft_cat, soft_mat]] =
             nouns.weights[0].map(|end| end.map(|share| percent(share, 0)));
@@ -249,22 +248,17 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("random-shift", fixed(least, 2));
     let held_out = [0, 3].map(|row| shown[row].shift_held_out);
     page.value("held-out", percent(held_out[1] / held_out[0], 0));
-    page.value("it-shift", fixed(shown[0].shift, 2));
-    page.value("bob-shift", fixed(shown[1].shift, 2));
-    page.value("pronoun-shift", fixed(shown[0].shift - shown[1].shift, 2));
-    page.value("pronoun-shift-without", fixed(shown[3].shift - shown[4].shift, 2));
-    page.table_of(
-        "answers",
-        shown,
-        &[
-            ("pronoun", &|row: &Answers| row.what.clone()),
-            ("off", &|row| heads(&row.heads)),
-            ("right", &|row| row.right.to_string()),
-            ("shift of log p", &|row| fixed(row.shift, 2)),
-            ("pairs that shift to the right noun", &|row| row.shifted.to_string()),
-        ],
-    );
-    page.value("right", resolved.answers[0].right.to_string());
+    let header: [Column<Answers>; 5] = [
+        ("pronoun", &|row| row.what.clone()),
+        ("off", &|row| heads(&row.heads)),
+        (&format!("right of {}", facts.it.sentences), &|row| row.right.to_string()),
+        ("shift of log p", &|row| fixed(row.shift, 2)),
+        (&format!("right shifts of {}", facts.it.sentences / 2), &|row| {
+            row.shifted.to_string()
+        }),
+    ];
+    page.table_of("answers", &shown[..3], &header);
+    page.table_of("carrying", &shown[3..], &header);
     page.value(
         "bob-share",
         percent(resolved.answers[1].shift / resolved.answers[0].shift, 0),
