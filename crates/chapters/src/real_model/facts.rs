@@ -121,6 +121,7 @@ pub struct Nouns {
 /// What a head looks at from the word that decides.
 #[derive(Deserialize)]
 pub struct LateWord {
+    pub right: usize,
     pub shift: f64,
     pub shift_without_it: f64,
     pub first_pair: [[f64; 2]; 2],

@@ -199,6 +199,8 @@ fn it(page: &mut Page, facts: &Facts) {
         let weights = it.both_ways.most_right.weights.iter().flatten();
         percent(mean(&weights.map(|end| end[noun]).collect::<Vec<_>>()), 0)
     };
+    page.value("most-right-head", &it.both_ways.most_right.head);
+    page.value("most-right", it.both_ways.most_right.right.to_string());
     page.value("most-right-weights", format!("{} and {}", on_noun(0), on_noun(1)));
     page.value("it-head", &it.causal.head.head);
     page.value("moved-head", &it.both_ways.moved.head);
@@ -213,15 +215,14 @@ fn it(page: &mut Page, facts: &Facts) {
     });
     let header = ["head", "tired: cat", "mat", "soft: cat", "mat"];
     page.table("both-ways", &header, &rows);
-    let rows = [&it.both_ways.moved, &it.both_ways.unmoved, &it.both_ways.most_right]
-        .map(|nouns| {
-            vec![
-                nouns.head.clone(),
-                nouns.right.to_string(),
-                nouns.pairs_with_two_answers.to_string(),
-                fixed(nouns.shift, 2),
-            ]
-        });
+    let rows = [&it.both_ways.moved, &it.both_ways.unmoved].map(|nouns| {
+        vec![
+            nouns.head.clone(),
+            nouns.right.to_string(),
+            nouns.pairs_with_two_answers.to_string(),
+            fixed(nouns.shift, 2),
+        ]
+    });
     let header = [
         "head",
         "sentences in which the right noun gets more",
@@ -237,6 +238,7 @@ fn it(page: &mut Page, facts: &Facts) {
         vec![word.to_owned(), cat, mat]
     });
     page.table("late-word", &["from", "to *cat*", "to *mat*"], &rows);
+    page.value("late-right", late.right.to_string());
     page.value("late-shift", fixed(late.shift, 2));
     page.value("late-shift-bob", fixed(late.shift_without_it, 2));
 }
@@ -257,6 +259,10 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
             row.shifted.to_string()
         }),
     ];
+    for (key, row) in [("pronoun-adds", 0), ("pronoun-adds-without", 3)] {
+        let [it, bob] = [row, row + 1].map(|row| fixed(shown[row].shift, 2));
+        page.value(key, format!("{it} − {bob}"));
+    }
     page.table_of("answers", &shown[..3], &header);
     page.table_of("carrying", &shown[3..], &header);
     page.value(

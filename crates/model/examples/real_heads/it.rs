@@ -99,7 +99,7 @@ pub fn it(
             "moved_shift_without_it": shift(&both_of_other[&(3, 1)]),
         },
         "late_word": {
-            "shift": shift(late), "shift_without_it": shift(late_of_other), "first_pair": late[0].map(|nouns| nouns.map(rounded)),
+            "right": right(late), "shift": shift(late), "shift_without_it": shift(late_of_other), "first_pair": late[0].map(|nouns| nouns.map(rounded)),
         },
     }))
 }
