@@ -255,9 +255,10 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
         ("off", &|row| heads(&row.heads)),
         (&format!("right of {}", facts.it.sentences), &|row| row.right.to_string()),
         ("shift of log p", &|row| fixed(row.shift, 2)),
-        (&format!("right shifts of {}", facts.it.sentences / 2), &|row| {
-            row.shifted.to_string()
-        }),
+        (
+            &format!("pairs that shift the right way, of {}", facts.it.sentences / 2),
+            &|row| row.shifted.to_string(),
+        ),
     ];
     for (key, row) in [("pronoun-adds", 0), ("pronoun-adds-without", 3)] {
         let [it, bob] = [row, row + 1].map(|row| fixed(shown[row].shift, 2));
