@@ -43,18 +43,6 @@ def check_requirements(needed):
             )
 
 
-def split(numbers, shapes):
-    """Tensors of these shapes, which lie one after the other in `numbers`."""
-    tensors, begin = [], 0
-    for shape in shapes:
-        end = begin + math.prod(shape)
-        tensors.append(numbers[begin:end].reshape(shape))
-        begin = end
-    if begin != len(numbers):
-        raise Trouble(f"the problem has {len(numbers)} numbers, but should have {begin}")
-    return tensors
-
-
 class NumPy:
     """NumPy, written out as somebody does who cares for speed: in place wherever that is possible."""
 
@@ -75,16 +63,9 @@ class NumPy:
 
     def load(self, problem, file):
         n, h, d = problem["n"], problem["heads"], problem["d"]
-        self.kind, self.heads, self.scale = problem["kind"], h, 1 / math.sqrt(d)
+        self.scale = 1 / math.sqrt(d)
         self.hidden = np.triu(np.ones((n, n), dtype=bool), 1)  # (n, n), where the causal mask hides
-        if self.kind == "attention":
-            shapes = [(h, n, d)] * 4
-            self.q, self.k, self.v, self.grad_output = split(np.fromfile(file, "<f4"), shapes)
-        else:
-            width = h * d
-            shapes = [(n, width)] * 2 + [(width, width)] * 4 + [(width,)] * 4
-            self.x, self.grad_output, *parameters = split(np.fromfile(file, "<f8"), shapes)
-            self.w, self.b = parameters[:4], parameters[4:]  # of Q, K, V and O
+        self.q, self.k, self.v, self.grad_output = np.fromfile(file, "<f4").reshape(4, h, n, d)
 
     def attention(self, q, k, v, mask):
         """(h, n, d) three times -> output (h, n, d), weights (h, n, n)."""
@@ -106,39 +87,9 @@ class NumPy:
         grad_scores *= self.scale
         return grad_scores @ k, grad_scores.transpose(0, 2, 1) @ q, grad_v
 
-    def split_heads(self, joined):
-        """(n, d_model) -> (h, n, d), without a copy."""
-        return joined.reshape(len(joined), self.heads, -1).transpose(1, 0, 2)
-
-    def join_heads(self, heads):
-        """(h, n, d) -> (n, d_model)."""
-        return heads.transpose(1, 0, 2).reshape(heads.shape[1], -1)
-
-    def layer(self, mask, backward):
-        w_q, w_k, w_v, w_o = self.w
-        b_q, b_k, b_v, b_o = self.b
-        q = self.split_heads(self.x @ w_q + b_q)
-        k = self.split_heads(self.x @ w_k + b_k)
-        v = self.split_heads(self.x @ w_v + b_v)
-        heads, weights = self.attention(q, k, v, mask)
-        attended = self.join_heads(heads)
-        output = attended @ w_o + b_o
-        if not backward:
-            return [output]
-        grad_w_o, grad_b_o = attended.T @ self.grad_output, self.grad_output.sum(axis=0)
-        grad_heads = self.split_heads(self.grad_output @ w_o.T)
-        grads = [self.join_heads(grad) for grad in self.attention_backward(q, k, v, weights, grad_heads)]
-        grad_x = sum(grad @ w.T for grad, w in zip(grads, self.w))
-        grad_w = [self.x.T @ grad for grad in grads]
-        grad_b = [grad.sum(axis=0) for grad in grads]
-        return [output, grad_x, *grad_w, grad_w_o, *grad_b, grad_b_o]
-
     def compute(self, task):
-        backward = task["pass"] == "forward+backward"
-        if self.kind == "layer":
-            return self.layer(task["mask"], backward)
         output, weights = self.attention(self.q, self.k, self.v, task["mask"])
-        if not backward:
+        if task["pass"] == "forward":
             return [output]
         return [output, *self.attention_backward(self.q, self.k, self.v, weights, self.grad_output)]
 
@@ -171,10 +122,8 @@ class PyTorch:
             self.versions["mkl"] = found[1].split("-")[0]
 
     def load(self, problem, file):
-        if problem["kind"] != "attention":
-            raise Trouble("PyTorch has no layer here")
         n, h, d = problem["n"], problem["heads"], problem["d"]
-        tensors = split(np.fromfile(file, "<f4"), [(1, h, n, d)] * 4)
+        tensors = np.fromfile(file, "<f4").reshape(4, 1, h, n, d)
         self.q, self.k, self.v, self.grad_output = [torch.from_numpy(tensor) for tensor in tensors]
         self.scale = 1 / math.sqrt(d)
         self.bias = torch.full((n, n), -math.inf).triu(1)  # what the causal mask adds

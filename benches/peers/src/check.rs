@@ -1,36 +1,24 @@
 //! Checks that the peers compute the same.
 
 use crate::grid::Cell;
-use crate::question::{Kernel, Kind};
+use crate::question::Kernel;
 use crate::raw;
 use anyhow::{Result, ensure};
 use itertools::izip;
 use std::path::Path;
 
-/// The results of a peer: tensors, in the order of [`Problem::results`].
-pub type Results = Vec<Vec<f64>>;
+/// The results of a peer: tensors, in the order of [`Pass::results`](crate::question::Pass::results).
+pub type Results = Vec<Vec<f32>>;
 
 /// The largest error that is allowed, as a part of the largest entry.
-pub fn tolerance(kind: Kind) -> f64 {
-    match kind {
-        Kind::Attention => 1e-5, // f32
-        Kind::Layer => 1e-12,    // f64
-    }
-}
+const TOLERANCE: f64 = 1e-5;
 
 /// Returns the results that a peer left in a file.
 ///
 /// # Errors
 /// The file cannot be read, or has another size.
 pub fn read(Cell { problem, pass, .. }: &Cell, file: &Path) -> Result<Results> {
-    let sizes: Vec<_> = problem.results(*pass).iter().map(|(_, size)| *size).collect();
-    Ok(match problem.kind {
-        Kind::Layer => raw::read::<f64>(file, &sizes)?,
-        Kind::Attention => {
-            let tensors = raw::read::<f32>(file, &sizes)?.into_iter();
-            tensors.map(|tensor| tensor.into_iter().map(f64::from).collect()).collect()
-        }
-    })
+    raw::read(file, pass.results().len(), problem.size())
 }
 
 /// The largest difference of any tensor, as a part of the largest entry of that tensor.
@@ -44,14 +32,12 @@ pub fn compare(
     expected: &Results,
 ) -> Result<f64> {
     let mut worst = 0.0_f64;
-    let names = cell.problem.results(cell.pass);
-    for ((name, _), found, expected) in izip!(names, found, expected) {
+    for (name, found, expected) in izip!(cell.pass.results(), found, expected) {
         let difference = difference(found, expected);
-        let tolerance = tolerance(cell.problem.kind);
         ensure!(
-            difference <= tolerance,
+            difference <= TOLERANCE,
             "{kernel} computes something else: {cell}: {name} is off by {difference:.1e} of its largest entry, \
-             where {tolerance:.0e} is allowed"
+             where {TOLERANCE:.0e} is allowed"
         );
         worst = worst.max(difference);
     }
@@ -59,11 +45,12 @@ pub fn compare(
 }
 
 /// The largest difference, as a part of the largest expected entry. NaN is as far away as can be.
-fn difference(found: &[f64], expected: &[f64]) -> f64 {
-    let largest = expected.iter().fold(0.0_f64, |largest, x| largest.max(x.abs()));
-    let differences = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+fn difference(found: &[f32], expected: &[f32]) -> f64 {
+    let largest = expected.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
+    let pairs = found.iter().zip(expected);
+    let differences = pairs.map(|(a, b)| (f64::from(*a) - f64::from(*b)).abs());
     let far = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
-    differences.map(far).fold(0.0, f64::max) / largest
+    differences.map(far).fold(0.0, f64::max) / f64::from(largest)
 }
 
 #[cfg(test)]
@@ -75,8 +62,8 @@ mod tests {
     #[test]
     fn differences_are_parts_of_the_largest_entry() {
         assert_eq!(difference(&[1.0, -3.5], &[1.0, -4.0]), 0.125);
-        assert_eq!(difference(&[f64::NAN, 1.0], &[1.0, 1.0]), f64::INFINITY);
-        assert_eq!(difference(&[1.0, f64::NAN, 1.0], &[1.0, 1.0, 1.0]), f64::INFINITY);
+        assert_eq!(difference(&[f32::NAN, 1.0], &[1.0, 1.0]), f64::INFINITY);
+        assert_eq!(difference(&[1.0, f32::NAN, 1.0], &[1.0, 1.0, 1.0]), f64::INFINITY);
     }
 
     #[test]

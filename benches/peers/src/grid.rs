@@ -1,7 +1,7 @@
 //! The cells of the grid: what is measured, and who takes part.
 
 use crate::arguments::Arguments;
-use crate::question::{Kernel, Kind, Mask, Pass, Problem};
+use crate::question::{Kernel, Mask, Pass, Problem};
 use itertools::iproduct;
 use std::fmt;
 use strum::VariantArray;
@@ -24,20 +24,10 @@ pub struct Cell {
 }
 
 /// The kernel with which the others are compared.
-pub fn base(kind: Kind) -> Kernel {
-    match kind {
-        Kind::Attention => Kernel::Flash,
-        Kind::Layer => Kernel::Naive,
-    }
-}
+pub const BASE: Kernel = Kernel::Flash;
 
 /// The peer that the comparison is about.
-pub fn rival(kind: Kind) -> Kernel {
-    match kind {
-        Kind::Attention => Kernel::PytorchFused,
-        Kind::Layer => Kernel::Numpy,
-    }
-}
+pub const RIVAL: Kernel = Kernel::PytorchFused;
 
 /// The cells of the grid, in the order in which they are measured: peers are restarted when the number of threads
 /// changes, and given new numbers when the problem changes.
@@ -50,45 +40,25 @@ pub fn cells(arguments: &Arguments) -> Vec<Cell> {
         (false, true) => &[512, 2048],
         (false, false) => &[256, 512, 1024, 2048, 4096, 8192],
     };
-    let layers: &[usize] = match (quick, avx2) {
-        (_, true) => &[],
-        (true, false) => &[256],
-        (false, false) => &[256, 512, 1024],
+    let cell = |(&threads, &d, &n, &mask, &pass)| {
+        let problem = Problem { n, heads: HEADS, d };
+        Cell { problem, mask, pass, threads, kernels: kernels(n, avx2) }
     };
-    let of = |kind, lengths: &'static [usize]| {
-        iproduct!(widths, lengths).map(move |(&d, &n)| Problem {
-            kind,
-            n,
-            heads: HEADS,
-            d,
-        })
-    };
-    let problems = of(Kind::Attention, lengths).chain(of(Kind::Layer, layers));
-    let cell = |(&threads, problem, &mask, &pass)| {
-        let kernels = kernels(problem, avx2);
-        Cell { problem, mask, pass, threads, kernels }
-    };
-    iproduct!(threads, problems, Mask::VARIANTS, Pass::VARIANTS).map(cell).collect()
+    let cells = iproduct!(threads, widths, lengths, Mask::VARIANTS, Pass::VARIANTS);
+    cells.map(cell).collect()
 }
 
 /// The kernels that take part, this crate's first; not one that would write out the scores of a sequence that is too long.
-fn kernels(problem: Problem, avx2: bool) -> &'static [Kernel] {
-    match problem.kind {
-        Kind::Layer => &[Kernel::Naive, Kernel::Numpy],
-        Kind::Attention if avx2 || problem.n > WRITTEN_UP_TO => {
-            &[Kernel::Flash, Kernel::PytorchFused]
-        }
-        Kind::Attention => Kernel::VARIANTS,
-    }
+fn kernels(n: usize, avx2: bool) -> &'static [Kernel] {
+    if avx2 || n > WRITTEN_UP_TO { &[BASE, RIVAL] } else { Kernel::VARIANTS }
 }
 
 /// In words: "n = 512, d = 64, causal, forward, 1 thread".
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Self { problem: Problem { kind, n, d, .. }, mask, pass, threads, .. } = self;
-        let layer = if *kind == Kind::Layer { "the layer, " } else { "" };
+        let Self { problem: Problem { n, d, .. }, mask, pass, threads, .. } = self;
         let s = if *threads == 1 { "" } else { "s" };
-        write!(f, "{layer}n = {n}, d = {d}, {mask}, {pass}, {threads} thread{s}")
+        write!(f, "n = {n}, d = {d}, {mask}, {pass}, {threads} thread{s}")
     }
 }
 
@@ -98,8 +68,8 @@ pub mod tests {
     use clap::Parser;
 
     pub fn cell(n: usize, mask: Mask, pass: Pass) -> Cell {
-        let problem = Problem { kind: Kind::Attention, n, heads: HEADS, d: 64 };
-        Cell { problem, mask, pass, threads: 1, kernels: kernels(problem, false) }
+        let problem = Problem { n, heads: HEADS, d: 64 };
+        Cell { problem, mask, pass, threads: 1, kernels: kernels(n, false) }
     }
 
     fn grid(line: &str) -> Vec<Cell> {
@@ -110,9 +80,9 @@ pub mod tests {
     #[test]
     fn the_grid_is_whole_and_who_writes_scores_out_stays_away_from_long_ones() {
         let cells = grid("");
-        assert_eq!(cells.len(), 2 * 2 * (6 + 3) * 2 * 2); // threads, d, n, masks, passes
+        assert_eq!(cells.len(), 2 * 2 * 6 * 2 * 2); // threads, d, n, masks, passes
         assert!(cells.is_sorted_by_key(|cell| cell.threads));
-        for cell in cells.iter().filter(|cell| cell.problem.kind == Kind::Attention) {
+        for cell in &cells {
             let is_long = cell.problem.n > WRITTEN_UP_TO;
             assert_eq!(cell.kernels.len(), if is_long { 2 } else { 5 });
         }

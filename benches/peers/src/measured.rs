@@ -1,6 +1,6 @@
 //! The measurements, and the tables of them.
 
-use crate::grid::{Cell, base};
+use crate::grid::{BASE, Cell};
 use crate::question::Kernel;
 use recorder::rounds::Rounds;
 use std::collections::BTreeMap;
@@ -23,11 +23,10 @@ pub struct MeasuredCell {
 impl fmt::Display for MeasuredCell {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let Self { cell, rounds } = self;
-        let base = base(cell.problem.kind);
-        let milliseconds = 1e3 * rounds.seconds(base).unwrap_or(f64::NAN);
-        write!(f, "{cell}: {base} {milliseconds:.3} ms")?;
-        for &kernel in cell.kernels.iter().filter(|kernel| **kernel != base) {
-            if let Some((ratio, _)) = rounds.ratio(kernel, base) {
+        let milliseconds = 1e3 * rounds.seconds(BASE).unwrap_or(f64::NAN);
+        write!(f, "{cell}: {BASE} {milliseconds:.3} ms")?;
+        for &kernel in cell.kernels.iter().filter(|kernel| **kernel != BASE) {
+            if let Some((ratio, _)) = rounds.ratio(kernel, BASE) {
                 write!(f, ", {kernel} × {ratio:.2}")?;
             }
         }

@@ -1,16 +1,13 @@
-//! This crate as a peer: its fast attention, its attention as the equations write it, and the layer on that.
+//! This crate as a peer: its fast attention, and its attention as the equations write it.
 
-use crate::question::{Kernel, Kind, Mask, Pass, Problem, Question, Task};
+use crate::question::{Kernel, Mask, Pass, Problem, Question, Task};
 use crate::raw;
 use anyhow::{Context, Result, bail, ensure};
 use attention::engine::Engine as _;
 use attention::flash::Inputs;
-use attention::{
-    AttentionGradients, Float, Mask as Visible, MultiHeadAttention, Parameters,
-    attention, attention_backward,
-};
+use attention::{AttentionGradients, Mask as Visible, attention, attention_backward};
 use fast::{Flash, Instructions};
-use nalgebra::{DMatrix, RowDVector};
+use nalgebra::DMatrix;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::collections::BTreeMap;
 use std::io::{Write, stdin, stdout};
@@ -79,23 +76,13 @@ fn answer(
     }
 }
 
-enum Loaded {
-    Attention(Box<Attention>),
-    Layer(Box<Layer>),
-}
-
-struct Attention {
+/// A problem in memory.
+struct Loaded {
     problem: Problem,
     /// q, k, v and the gradient of the output: (n, h · d), as the fast path takes them.
     joined: [DMatrix<f32>; 4],
     /// The same by heads: h times (n, d), as the written-out path takes them.
     heads: Vec<[DMatrix<f32>; 4]>,
-}
-
-struct Layer {
-    layer: MultiHeadAttention<f64>,
-    x: DMatrix<f64>,
-    grad_output: DMatrix<f64>,
 }
 
 /// The computed matrices, one after the other.
@@ -104,7 +91,6 @@ enum Results {
     Joined(Problem, Vec<DMatrix<f32>>),
     /// Head by head: each (n, d).
     Heads(Vec<Vec<DMatrix<f32>>>),
-    Layer(Vec<DMatrix<f64>>),
 }
 
 fn visible(mask: Mask) -> Visible {
@@ -121,8 +107,8 @@ fn heads(problem: Problem, tensor: &[f32]) -> Vec<DMatrix<f32>> {
 }
 
 /// The tensors (h, n, d), row by row as NumPy has them, of what was computed head by head.
-fn tensors_of<T: Float>(heads: &[Vec<DMatrix<T>>]) -> Vec<Vec<T>> {
-    let row_major = |matrix: &DMatrix<T>| matrix.transpose().as_slice().to_vec();
+fn tensors_of(heads: &[Vec<DMatrix<f32>>]) -> Vec<Vec<f32>> {
+    let row_major = |matrix: &DMatrix<f32>| matrix.transpose().as_slice().to_vec();
     let tensor = |i: usize| heads.iter().flat_map(|head| row_major(&head[i])).collect();
     (0..heads[0].len()).map(tensor).collect()
 }
@@ -147,9 +133,9 @@ fn written(
     Ok(vec![output, q, k, v])
 }
 
-impl Attention {
+impl Loaded {
     fn new(problem: Problem, file: &Path) -> Result<Self> {
-        let tensors = raw::read::<f32>(file, &problem.inputs())?;
+        let tensors = raw::read(file, 4, problem.size())?;
         let tensors: Vec<_> =
             tensors.iter().map(|tensor| heads(problem, tensor)).collect();
         let [q, k, v, grad_output] = &tensors[..] else {
@@ -160,6 +146,17 @@ impl Attention {
             problem,
             joined: [q, k, v, grad_output].map(|tensor| join(tensor)),
             heads: (0..problem.heads).map(head).collect(),
+        })
+    }
+
+    fn compute(&self, flash: &Flash, task: Task) -> Result<Results> {
+        Ok(match task.kernel {
+            Kernel::Flash => Results::Joined(self.problem, self.flash(task, flash)?),
+            Kernel::Naive => {
+                let heads = self.heads.par_iter().map(|head| written(head, task));
+                Results::Heads(heads.collect::<Result<_>>()?)
+            }
+            other => bail!("this crate does not know {other}"),
         })
     }
 
@@ -178,64 +175,6 @@ impl Attention {
     }
 }
 
-impl Layer {
-    fn new(problem: Problem, file: &Path) -> Result<Self> {
-        let (n, width) = (problem.n, problem.heads * problem.d);
-        let tensors = raw::read::<f64>(file, &problem.inputs())?;
-        let matrix = |i: usize, rows| DMatrix::from_row_slice(rows, width, &tensors[i]);
-        let bias = |i: usize| RowDVector::from_row_slice(&tensors[i]);
-        let parameters = Parameters {
-            w_q: matrix(2, width),
-            w_k: matrix(3, width),
-            w_v: matrix(4, width),
-            w_o: matrix(5, width),
-            b_q: bias(6),
-            b_k: bias(7),
-            b_v: bias(8),
-            b_o: bias(9),
-        };
-        let layer = MultiHeadAttention::from_parameters(parameters, problem.heads)?;
-        Ok(Self { layer, x: matrix(0, n), grad_output: matrix(1, n) })
-    }
-
-    fn compute(&self, task: Task) -> Result<Vec<DMatrix<f64>>> {
-        let (output, cache) = self.layer.forward(&self.x, visible(task.mask))?;
-        if task.pass == Pass::Forward {
-            return Ok(vec![output]);
-        }
-        let gradients = self.layer.backward(&cache, &self.grad_output)?;
-        let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = gradients.parameters;
-        let biases = [b_q, b_k, b_v, b_o].map(|bias| bias.as_slice().to_vec()).concat();
-        let biases = DMatrix::from_row_slice(1, biases.len(), &biases);
-        Ok(vec![output, gradients.x, w_q, w_k, w_v, w_o, biases])
-    }
-}
-
-impl Loaded {
-    fn new(problem: Problem, file: &Path) -> Result<Self> {
-        Ok(match problem.kind {
-            Kind::Attention => Self::Attention(Box::new(Attention::new(problem, file)?)),
-            Kind::Layer => Self::Layer(Box::new(Layer::new(problem, file)?)),
-        })
-    }
-
-    fn compute(&self, flash: &Flash, task: Task) -> Result<Results> {
-        match (self, task.kernel) {
-            (Self::Attention(inputs), Kernel::Flash) => {
-                Ok(Results::Joined(inputs.problem, inputs.flash(task, flash)?))
-            }
-            (Self::Attention(inputs), Kernel::Naive) => {
-                let heads = inputs.heads.par_iter().map(|head| written(head, task));
-                Ok(Results::Heads(heads.collect::<Result<_>>()?))
-            }
-            (Self::Layer(layer), Kernel::Naive) => {
-                Ok(Results::Layer(layer.compute(task)?))
-            }
-            (_, other) => bail!("this crate does not know {other} here"),
-        }
-    }
-}
-
 impl Results {
     fn write(self, file: &Path) -> Result<()> {
         match self {
@@ -247,7 +186,6 @@ impl Results {
                 raw::write(file, &tensors_of(&heads))
             }
             Self::Heads(heads) => raw::write(file, &tensors_of(&heads)),
-            Self::Layer(matrices) => raw::write(file, &tensors_of(&[matrices])),
         }
     }
 }

@@ -10,7 +10,7 @@ use strum::{Display, VariantArray};
 pub enum Question {
     /// Take this problem for all that follows, and forget the one before.
     Load {
-        /// Its kind and sizes.
+        /// Its sizes.
         problem: Problem,
         /// The file with its numbers.
         file: PathBuf,
@@ -33,28 +33,15 @@ pub enum Question {
     },
 }
 
-/// A problem: what is in the file, by kind and sizes.
+/// The sizes of a problem. Its file holds q, k, v and the gradient of the output in f32, each (heads, n, d).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
-    /// The computation that is timed on it.
-    pub kind: Kind,
     /// The number of tokens.
     pub n: usize,
     /// The number of heads.
     pub heads: usize,
     /// The width of a head.
     pub d: usize,
-}
-
-/// A computation on a problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Attention, in f32. The file holds q, k, v and the gradient of the output, each (heads, n, d).
-    Attention,
-    /// The layer, in f64. The file holds x and the gradient of the output, each (n, d_model), then W_Q, W_K, W_V and
-    /// W_O, each (d_model, d_model), then b_Q, b_K, b_V and b_O; d_model is heads · d.
-    Layer,
 }
 
 /// A computation, and the way to do it.
@@ -82,7 +69,7 @@ pub enum Kernel {
     PytorchWritten,
     /// NumPy: matmul, softmax, matmul, and the six steps back.
     Numpy,
-    /// This crate's attention as the equations write it, and the layer on it.
+    /// This crate's attention as the equations write it.
     Naive,
 }
 
@@ -113,36 +100,19 @@ pub enum Pass {
 }
 
 impl Problem {
-    /// The sizes of the tensors in its file.
-    pub fn inputs(&self) -> Vec<usize> {
-        let (tokens, width) = (self.n * self.heads * self.d, self.heads * self.d);
-        match self.kind {
-            Kind::Attention => vec![tokens; 4],
-            Kind::Layer => {
-                [vec![tokens; 2], vec![width * width; 4], vec![width; 4]].concat()
-            }
-        }
+    /// The size of each of its tensors, and of each that is computed of them.
+    pub fn size(&self) -> usize {
+        self.heads * self.n * self.d
     }
+}
 
-    /// The names and sizes of the tensors that a check leaves behind. The layer's biases are one tensor: the gradient
-    /// of b_K is nothing but rounding, and has to be measured against the others.
-    pub fn results(&self, pass: Pass) -> Vec<(&'static str, usize)> {
-        let (tokens, width) = (self.n * self.heads * self.d, self.heads * self.d);
-        let mut results = vec![("the output", tokens)];
-        if pass == Pass::ForwardBackward {
-            results.extend(match self.kind {
-                Kind::Attention => ["∂q", "∂k", "∂v"].map(|name| (name, tokens)).to_vec(),
-                Kind::Layer => [
-                    vec![("∂x", tokens)],
-                    ["∂W_Q", "∂W_K", "∂W_V", "∂W_O"]
-                        .map(|name| (name, width * width))
-                        .to_vec(),
-                    vec![("the biases' gradients", 4 * width)],
-                ]
-                .concat(),
-            });
+impl Pass {
+    /// The names of the tensors that a check leaves behind.
+    pub fn results(self) -> &'static [&'static str] {
+        match self {
+            Self::Forward => &["the output"],
+            Self::ForwardBackward => &["the output", "∂q", "∂k", "∂v"],
         }
-        results
     }
 }
 

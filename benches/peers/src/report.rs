@@ -1,8 +1,7 @@
 //! The record.
 
-use crate::grid::base;
+use crate::grid::BASE;
 use crate::measured::MeasuredCell;
-use crate::question::Kind;
 use anyhow::Result;
 use record::{Measurement, Record};
 use recorder::versions;
@@ -23,14 +22,10 @@ pub fn circumstances(topic: &str) -> Result<Record> {
 /// The times of a cell, and how many times as long as this crate each peer took.
 pub fn measurements(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measurement> {
     let problem = cell.problem;
-    let (group, dtype) = match problem.kind {
-        Kind::Attention => ("attention", "f32"),
-        Kind::Layer => ("layer", "f64"),
-    };
     let sizes = [("n", problem.n), ("d", problem.d), ("heads", problem.heads)];
     let settings: [(_, &dyn ToString); 2] = [("mask", &cell.mask), ("pass", &cell.pass)];
-    let common = Measurement::common(dtype, &sizes, &settings, cell.threads);
-    rounds.measurements(&common, group, |kernel| kernel == base(problem.kind))
+    let common = Measurement::common("f32", &sizes, &settings, cell.threads);
+    rounds.measurements(&common, "attention", |kernel| kernel == BASE)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::arguments::Arguments;
 use crate::check;
 use crate::data;
-use crate::grid::{Cell, base, rival};
+use crate::grid::{BASE, Cell, RIVAL};
 use crate::measured::{Measured, MeasuredCell};
 use crate::programs::{Program, start};
 use crate::question::{Kernel, Problem, Question, Task};
@@ -139,11 +139,13 @@ impl<'a> Bench<'a> {
             let is_fast = first < 2.0 * WARM_BELOW;
             let times = if is_fast { self.ask(kernel, &twice)? } else { vec![] };
             let seconds = times.into_iter().fold(first, f64::min);
-            plans.push((kernel, Plan::new(seconds, is_main(kernel, cell), quick)));
+            // The comparison is mainly about these two.
+            let is_main = [BASE, RIVAL].contains(&kernel);
+            plans.push((kernel, Plan::new(seconds, is_main, quick)));
         }
         let most = plans.iter().map(|(_, plan)| plan.rounds).max().unwrap_or_default();
         for (kernel, plan) in &mut plans {
-            if *kernel == base(cell.problem.kind) {
+            if *kernel == BASE {
                 plan.rounds = most; // each of the others is compared with it
             }
         }
@@ -166,11 +168,6 @@ impl<'a> Bench<'a> {
         }
         self.ask(kernel, question)
     }
-}
-
-/// Returns `true` for the kernels that the comparison is mainly about: this crate's, and its fastest rival.
-fn is_main(kernel: Kernel, cell: &Cell) -> bool {
-    [base(cell.problem.kind), rival(cell.problem.kind)].contains(&kernel)
 }
 
 fn task(cell: &Cell, kernel: Kernel) -> Task {

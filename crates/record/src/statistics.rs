@@ -20,19 +20,6 @@ pub fn median(numbers: &[f64]) -> f64 {
     }
 }
 
-/// The number below which this share of the numbers lies: the nearest of them, not a mean of two.
-///
-/// ```
-/// assert_eq!(record::statistics::quantile(&[4.0, 1.0, 3.0, 2.0, 0.0], 0.75), 3.0);
-/// ```
-#[must_use]
-pub fn quantile(numbers: &[f64], share: f64) -> f64 {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((share * last as f64).round() as usize).copied().unwrap_or(f64::NAN)
-}
-
 /// The median distance from the median, times 1.4826: the standard deviation, if the noise is normal.
 ///
 /// ```
