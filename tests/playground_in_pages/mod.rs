@@ -93,33 +93,6 @@ fn compressed(file: &Path) -> usize {
     encoder.finish().unwrap().len()
 }
 
-/// By their names, so that it takes no compiler for WebAssembly; `cargo xtask module --check` also compares their arguments.
-#[test]
-fn the_committed_module_has_the_functions_of_its_sources() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/playground");
-    let script = files::read(&folder.join("module/attention.js")).unwrap();
-    let mut functions = 0;
-    for source in files::with_extension(&folder.join("src"), "rs") {
-        let source = files::read(&source).unwrap();
-        for function in source.split("pub fn ").skip(1) {
-            let name = function.split(['(', '<']).next().unwrap();
-            let words: Vec<_> = name.split('_').collect();
-            let capital = |word: &&str| word[..1].to_uppercase() + &word[1..];
-            let camel_case =
-                words[0].to_owned() + &words[1..].iter().map(capital).collect::<String>();
-            let is_there = [name, &camel_case]
-                .iter()
-                .any(|name| script.contains(&format!(" {name}(")));
-            assert!(
-                name == "new" || is_there,
-                "crates/playground/module has no `{name}`: run `cargo xtask module`, and commit it"
-            );
-            functions += 1;
-        }
-    }
-    assert!(functions > 10);
-}
-
 /// The colours of a still picture that is opened by itself, as in book.css.
 const COLOURS: [(&str, &str); 8] = [
     ("fg", "#1b1b1f"),

@@ -492,6 +492,7 @@ mod tests {
                 // Not equal to the bit: with a NaN in sight the product takes its slow way, in another order.
                 assert_abs_diff_eq!(before.rows(0, t), after.rows(0, t), epsilon = 1e-15);
                 assert!(before.row(t) != after.row(t), "token {t} does not see itself");
+                assert!((t + 1..6).all(|j| cache.weights[(t, j)] == 0.0)); // beside a NaN, too
 
                 let mut grad_output = DMatrix::zeros(6, 3);
                 grad_output.rows_mut(0, t).fill(1.0);
@@ -504,44 +505,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn behind_padding_even_nan_does_no_harm() {
-        let (q, mut k, mut v) = (numbers(3, 4, 0), numbers(4, 4, 1), numbers(4, 2, 2));
-        let mask = Mask::padding(&[true, true, false, true]).unwrap();
-        let grad_output = numbers(3, 2, 3);
-        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
-        let gradients = attention_backward(&cache, &grad_output).unwrap();
-        k.row_mut(2).fill(f64::NAN);
-        v.row_mut(2).fill(f64::INFINITY);
-        let (poisoned, cache) = attention(&q, &k, &v, &mask).unwrap();
-        let poisoned_gradients = attention_backward(&cache, &grad_output).unwrap();
-        assert_abs_diff_eq!(output, poisoned, epsilon = 1e-15);
-        assert_abs_diff_eq!(gradients.q, poisoned_gradients.q, epsilon = 1e-15);
-        assert_abs_diff_eq!(gradients.k, poisoned_gradients.k, epsilon = 1e-15);
-        assert_abs_diff_eq!(gradients.v, poisoned_gradients.v, epsilon = 1e-15);
-    }
-
-    /// A NaN that is seen makes its own row NaN, and still nothing of what is hidden.
-    #[test]
-    fn a_visible_nan_does_not_reach_hidden_keys() {
-        let (mut q, k, v) = (numbers(3, 4, 0), numbers(3, 4, 1), numbers(3, 2, 2));
-        q[(0, 0)] = f64::NAN;
-        let mask = Mask::padding(&[true, true, false]).unwrap();
-        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
-        assert!(output[(0, 0)].is_nan());
-        assert_eq!(cache.weights[(0, 2)], 0.0);
-        let gradients = attention_backward(&cache, &numbers(3, 2, 3)).unwrap();
-        assert!(gradients.k.row(2).iter().all(|&g| g == 0.0));
-        assert!(gradients.v.row(2).iter().all(|&g| g == 0.0));
-
-        let (q, mut v) = (numbers(3, 4, 0), numbers(3, 2, 2));
-        v[(0, 0)] = f64::NAN;
-        let (_, cache) = attention(&q, &k, &v, &mask).unwrap();
-        let gradients = attention_backward(&cache, &numbers(3, 2, 3)).unwrap();
-        assert!(gradients.k.row(0).iter().all(|g| g.is_nan()));
-        assert!(gradients.k.row(2).iter().all(|&g| g == 0.0));
     }
 
     /// The first query sees the first key alone. Whatever NaN comes with it, all others get the gradients they had.

@@ -1,6 +1,3 @@
-/**
- * Attention, with what lies between its inputs and its output.
- */
 export class Attention {
     __destroy_into_raw() {
         const ptr = this.__wbg_ptr;
@@ -12,16 +9,6 @@ export class Attention {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_attention_free(ptr, 0);
     }
-    /**
-     * Queries (n_q, d_k), keys (n_k, d_k), values (n_k, d_v).
-     *
-     * # Errors
-     * As [`attention::attention`].
-     * @param {Matrix} q
-     * @param {Matrix} k
-     * @param {Matrix} v
-     * @param {Mask} mask
-     */
     constructor(q, k, v, mask) {
         _assertClass(q, Matrix);
         _assertClass(k, Matrix);
@@ -35,69 +22,37 @@ export class Attention {
         AttentionFinalization.register(this, this.__wbg_ptr, this);
         return this;
     }
-    /**
-     * The same with −∞ where the mask hides a key.
-     * @returns {Matrix}
-     */
     get masked() {
         const ret = wasm.__wbg_get_attention_masked(this.__wbg_ptr);
         return Matrix.__wrap(ret);
     }
-    /**
-     * (n_q, d_v)
-     * @returns {Matrix}
-     */
     get output() {
         const ret = wasm.__wbg_get_attention_output(this.__wbg_ptr);
         return Matrix.__wrap(ret);
     }
-    /**
-     * Q Kᵀ / √d_k (n_q, n_k).
-     * @returns {Matrix}
-     */
     get scores() {
         const ret = wasm.__wbg_get_attention_scores(this.__wbg_ptr);
         return Matrix.__wrap(ret);
     }
-    /**
-     * (n_q, n_k)
-     * @returns {Matrix}
-     */
     get weights() {
         const ret = wasm.__wbg_get_attention_weights(this.__wbg_ptr);
         return Matrix.__wrap(ret);
     }
-    /**
-     * The same with −∞ where the mask hides a key.
-     * @param {Matrix} arg0
-     */
     set masked(arg0) {
         _assertClass(arg0, Matrix);
         var ptr0 = arg0.__destroy_into_raw();
         wasm.__wbg_set_attention_masked(this.__wbg_ptr, ptr0);
     }
-    /**
-     * (n_q, d_v)
-     * @param {Matrix} arg0
-     */
     set output(arg0) {
         _assertClass(arg0, Matrix);
         var ptr0 = arg0.__destroy_into_raw();
         wasm.__wbg_set_attention_output(this.__wbg_ptr, ptr0);
     }
-    /**
-     * Q Kᵀ / √d_k (n_q, n_k).
-     * @param {Matrix} arg0
-     */
     set scores(arg0) {
         _assertClass(arg0, Matrix);
         var ptr0 = arg0.__destroy_into_raw();
         wasm.__wbg_set_attention_scores(this.__wbg_ptr, ptr0);
     }
-    /**
-     * (n_q, n_k)
-     * @param {Matrix} arg0
-     */
     set weights(arg0) {
         _assertClass(arg0, Matrix);
         var ptr0 = arg0.__destroy_into_raw();
@@ -106,9 +61,6 @@ export class Attention {
 }
 if (Symbol.dispose) Attention.prototype[Symbol.dispose] = Attention.prototype.free;
 
-/**
- * A load of a warp from a tile in shared memory, of which several lanes read the same column.
- */
 export class BankLoad {
     __destroy_into_raw() {
         const ptr = this.__wbg_ptr;
@@ -120,37 +72,16 @@ export class BankLoad {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_bankload_free(ptr, 0);
     }
-    /**
-     * The bank of the first word that each lane reads.
-     * @returns {Uint32Array}
-     */
     get banks() {
         const ret = wasm.bankload_banks(this.__wbg_ptr);
         var v1 = getArrayU32FromWasm0(ret[0], ret[1]).slice();
         wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
         return v1;
     }
-    /**
-     * Clocks of the load.
-     * @returns {number}
-     */
     get clocks() {
         const ret = wasm.bankload_clocks(this.__wbg_ptr);
         return ret >>> 0;
     }
-    /**
-     * The lanes share out `rows` rows of a tile that is `width` words wide, with `padding` words behind each row. Each lane reads
-     * so many `words` of its row; lanes of one row read the same. With `swizzled`, the pieces of a row change places by the
-     * number of the row.
-     *
-     * # Errors
-     * A load of four words does not begin at a multiple of four.
-     * @param {number} rows
-     * @param {number} width
-     * @param {number} padding
-     * @param {boolean} swizzled
-     * @param {number} words
-     */
     constructor(rows, width, padding, swizzled, words) {
         const ret = wasm.bankload_new(rows, width, padding, swizzled, words);
         if (ret[2]) {
@@ -163,9 +94,6 @@ export class BankLoad {
 }
 if (Symbol.dispose) BankLoad.prototype[Symbol.dispose] = BankLoad.prototype.free;
 
-/**
- * A layer and its input. The loss is Σ output ⊙ P with a fixed P, so that its gradient with respect to the output is P.
- */
 export class Layer {
     static __wrap(ptr) {
         const obj = Object.create(Layer.prototype);
@@ -183,13 +111,6 @@ export class Layer {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_layer_free(ptr, 0);
     }
-    /**
-     * The running example: one head with its projections, and W_O = W_Vᵀ.
-     *
-     * # Errors
-     * None that is known.
-     * @returns {Layer}
-     */
     static example() {
         const ret = wasm.layer_example();
         if (ret[2]) {
@@ -197,14 +118,6 @@ export class Layer {
         }
         return Layer.__wrap(ret[0]);
     }
-    /**
-     * The gradient of the loss with respect to a parameter, by the backward pass.
-     *
-     * # Errors
-     * There is no such parameter, or a pass fails.
-     * @param {number} which
-     * @returns {Matrix}
-     */
     gradient(which) {
         const ret = wasm.layer_gradient(this.__wbg_ptr, which);
         if (ret[2]) {
@@ -212,17 +125,6 @@ export class Layer {
         }
         return Matrix.__wrap(ret[0]);
     }
-    /**
-     * A matrix of the forward pass (X, Q, K, V, S, A, O, Y) or of the backward pass (the same after a d). S has −∞ where the mask
-     * hides a key, and A is what multiplies the values, after dropout. Q, K, V, S, A and O are those of one `head`, counted from 0;
-     * Q and K as they meet, turned where positions turn them, and dK and dV what this head sends to keys and values that it may share.
-     *
-     * # Errors
-     * There is no matrix of this name or no such head, or a pass fails.
-     * @param {string} name
-     * @param {number} head
-     * @returns {Matrix}
-     */
     matrix(name, head) {
         const val2 = +head;
         const ptr0 = passStringToWasm0(name, wasm.__wbindgen_malloc, wasm.__wbindgen_realloc);
@@ -233,17 +135,6 @@ export class Layer {
         }
         return Matrix.__wrap(ret[0]);
     }
-    /**
-     * The slope of the loss with respect to one entry of a parameter, measured by central differences.
-     *
-     * # Errors
-     * There is no such entry, or as [`attention::gradient_check::numerical_gradient`].
-     * @param {number} which
-     * @param {number} row
-     * @param {number} column
-     * @param {number} epsilon
-     * @returns {number}
-     */
     measured(which, row, column, epsilon) {
         const ret = wasm.layer_measured(this.__wbg_ptr, which, row, column, epsilon);
         if (ret[2]) {
@@ -251,20 +142,6 @@ export class Layer {
         }
         return ret[0];
     }
-    /**
-     * A layer for these tokens under a mask, without positions. Its parameters are drawn at random, its scores are multiplied by
-     * `factor`, and its weights are dropped with the probability `dropout`.
-     *
-     * # Errors
-     * As [`MultiHeadAttention::xavier_grouped`].
-     * @param {Matrix} x
-     * @param {number} n_heads
-     * @param {number} n_kv_heads
-     * @param {bigint} seed
-     * @param {number} factor
-     * @param {Mask} mask
-     * @param {number} dropout
-     */
     constructor(x, n_heads, n_kv_heads, seed, factor, mask, dropout) {
         _assertClass(x, Matrix);
         _assertClass(mask, Mask);
@@ -276,24 +153,12 @@ export class Layer {
         LayerFinalization.register(this, this.__wbg_ptr, this);
         return this;
     }
-    /**
-     * The names of the parameters, as the crate has them.
-     * @returns {string[]}
-     */
     get parameterNames() {
         const ret = wasm.layer_parameterNames(this.__wbg_ptr);
         var v1 = getArrayJsValueFromWasm0(ret[0], ret[1]);
         wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
         return v1;
     }
-    /**
-     * One parameter, by its place among the names.
-     *
-     * # Errors
-     * There is no such parameter.
-     * @param {number} which
-     * @returns {Matrix}
-     */
     parameter(which) {
         const ret = wasm.layer_parameter(this.__wbg_ptr, which);
         if (ret[2]) {
@@ -301,14 +166,6 @@ export class Layer {
         }
         return Matrix.__wrap(ret[0]);
     }
-    /**
-     * The part of dX that comes by one path: through the queries (0), the keys (1) or the values (2), of all heads.
-     *
-     * # Errors
-     * There is no such path, or a pass fails.
-     * @param {number} which
-     * @returns {Matrix}
-     */
     path(which) {
         const ret = wasm.layer_path(this.__wbg_ptr, which);
         if (ret[2]) {
@@ -316,13 +173,6 @@ export class Layer {
         }
         return Matrix.__wrap(ret[0]);
     }
-    /**
-     * Lets the layer know where its tokens stand.
-     *
-     * # Errors
-     * Heads have an odd width, and their queries and keys are to be turned.
-     * @param {Positions} positions
-     */
     place(positions) {
         const ret = wasm.layer_place(this.__wbg_ptr, positions);
         if (ret[1]) {
@@ -332,9 +182,6 @@ export class Layer {
 }
 if (Symbol.dispose) Layer.prototype[Symbol.dispose] = Layer.prototype.free;
 
-/**
- * The keys that a query may see.
- */
 export class Mask {
     static __wrap(ptr) {
         const obj = Object.create(Mask.prototype);
@@ -352,41 +199,19 @@ export class Mask {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_mask_free(ptr, 0);
     }
-    /**
-     * Those that both allow.
-     * @param {Mask} other
-     * @returns {Mask}
-     */
     and(other) {
         _assertClass(other, Mask);
         const ret = wasm.mask_and(this.__wbg_ptr, other.__wbg_ptr);
         return Mask.__wrap(ret);
     }
-    /**
-     * None that comes later.
-     * @returns {Mask}
-     */
     static causal() {
         const ret = wasm.mask_causal();
         return Mask.__wrap(ret);
     }
-    /**
-     * All of them.
-     * @returns {Mask}
-     */
     static none() {
         const ret = wasm.mask_none();
         return Mask.__wrap(ret);
     }
-    /**
-     * The first `valid` of `tokens`.
-     *
-     * # Errors
-     * As [`attention::Mask::padding`].
-     * @param {number} valid
-     * @param {number} tokens
-     * @returns {Mask}
-     */
     static padding(valid, tokens) {
         const ret = wasm.mask_padding(valid, tokens);
         if (ret[2]) {
@@ -394,14 +219,6 @@ export class Mask {
         }
         return Mask.__wrap(ret[0]);
     }
-    /**
-     * The last `width` up to itself.
-     *
-     * # Errors
-     * As [`attention::Mask::window`].
-     * @param {number} width
-     * @returns {Mask}
-     */
     static window(width) {
         const ret = wasm.mask_window(width);
         if (ret[2]) {
@@ -412,9 +229,6 @@ export class Mask {
 }
 if (Symbol.dispose) Mask.prototype[Symbol.dispose] = Mask.prototype.free;
 
-/**
- * A matrix of numbers, row by row.
- */
 export class Matrix {
     static __wrap(ptr) {
         const obj = Object.create(Matrix.prototype);
@@ -432,30 +246,16 @@ export class Matrix {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_matrix_free(ptr, 0);
     }
-    /**
-     * @returns {number}
-     */
     get columns() {
         const ret = wasm.matrix_columns(this.__wbg_ptr);
         return ret >>> 0;
     }
-    /**
-     * All entries, row by row.
-     * @returns {Float64Array}
-     */
     get entries() {
         const ret = wasm.matrix_entries(this.__wbg_ptr);
         var v1 = getArrayF64FromWasm0(ret[0], ret[1]).slice();
         wasm.__wbindgen_free(ret[0], ret[1] * 8, 8);
         return v1;
     }
-    /**
-     * # Errors
-     * The entries don't fill the rows.
-     * @param {number} rows
-     * @param {number} columns
-     * @param {Float64Array | number[]} entries
-     */
     constructor(rows, columns, entries) {
         const val2 = +rows;
         const val3 = +columns;
@@ -469,9 +269,6 @@ export class Matrix {
         MatrixFinalization.register(this, this.__wbg_ptr, this);
         return this;
     }
-    /**
-     * @returns {number}
-     */
     get rows() {
         const ret = wasm.matrix_rows(this.__wbg_ptr);
         return ret >>> 0;
@@ -479,9 +276,6 @@ export class Matrix {
 }
 if (Symbol.dispose) Matrix.prototype[Symbol.dispose] = Matrix.prototype.free;
 
-/**
- * Softmax of one row that comes piece by piece, over values of width 1.
- */
 export class OnlineSoftmax {
     static __wrap(ptr) {
         const obj = Object.create(OnlineSoftmax.prototype);
@@ -499,14 +293,6 @@ export class OnlineSoftmax {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_onlinesoftmax_free(ptr, 0);
     }
-    /**
-     * Some more keys: their scores, and as many values.
-     *
-     * # Errors
-     * As [`flash::OnlineSoftmax::absorb`].
-     * @param {Float64Array | number[]} scores
-     * @param {Float64Array | number[]} values
-     */
     absorb(scores, values) {
         let ptr0, len0, ptr1, len1;
         try {
@@ -524,22 +310,10 @@ export class OnlineSoftmax {
             throw takeFromExternrefTable0(ret[0]);
         }
     }
-    /**
-     * m, the largest score so far.
-     * @returns {number}
-     */
     get max() {
         const ret = wasm.onlinesoftmax_max(this.__wbg_ptr);
         return ret;
     }
-    /**
-     * The state after the keys of both.
-     *
-     * # Errors
-     * As [`flash::OnlineSoftmax::merge`].
-     * @param {OnlineSoftmax} other
-     * @returns {OnlineSoftmax}
-     */
     merge(other) {
         _assertClass(other, OnlineSoftmax);
         const ret = wasm.onlinesoftmax_merge(this.__wbg_ptr, other.__wbg_ptr);
@@ -548,12 +322,6 @@ export class OnlineSoftmax {
         }
         return OnlineSoftmax.__wrap(ret[0]);
     }
-    /**
-     * Before any score.
-     *
-     * # Errors
-     * As [`flash::OnlineSoftmax::new`].
-     */
     constructor() {
         const ret = wasm.onlinesoftmax_new();
         if (ret[2]) {
@@ -563,26 +331,14 @@ export class OnlineSoftmax {
         OnlineSoftmaxFinalization.register(this, this.__wbg_ptr, this);
         return this;
     }
-    /**
-     * The weighted mean of the values, as far as they have come.
-     * @returns {number}
-     */
     get output() {
         const ret = wasm.onlinesoftmax_output(this.__wbg_ptr);
         return ret;
     }
-    /**
-     * ℓ, the sum of the exponentials.
-     * @returns {number}
-     */
     get sum() {
         const ret = wasm.onlinesoftmax_sum(this.__wbg_ptr);
         return ret;
     }
-    /**
-     * o, the sum of the weighted values.
-     * @returns {number}
-     */
     get values() {
         const ret = wasm.onlinesoftmax_values(this.__wbg_ptr);
         return ret;
@@ -590,9 +346,6 @@ export class OnlineSoftmax {
 }
 if (Symbol.dispose) OnlineSoftmax.prototype[Symbol.dispose] = OnlineSoftmax.prototype.free;
 
-/**
- * A piece of work on the time-line of a multiprocessor.
- */
 export class PlannedWork {
     static __wrap(ptr) {
         const obj = Object.create(PlannedWork.prototype);
@@ -610,146 +363,69 @@ export class PlannedWork {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_plannedwork_free(ptr, 0);
     }
-    /**
-     * @returns {number}
-     */
     get consumer() {
         const ret = wasm.__wbg_get_plannedwork_consumer(this.__wbg_ptr);
         return ret >>> 0;
     }
-    /**
-     * The first clock, and the clock after the last.
-     * @returns {number}
-     */
     get from() {
         const ret = wasm.__wbg_get_plannedwork_from(this.__wbg_ptr);
         return ret >>> 0;
     }
-    /**
-     * @returns {number}
-     */
     get tile() {
         const ret = wasm.__wbg_get_plannedwork_tile(this.__wbg_ptr);
         return ret >>> 0;
     }
-    /**
-     * @returns {number}
-     */
     get to() {
         const ret = wasm.__wbg_get_plannedwork_to(this.__wbg_ptr);
         return ret >>> 0;
     }
-    /**
-     * 0: scores, 1: softmax, 2: output.
-     * @returns {number}
-     */
     get work() {
         const ret = wasm.__wbg_get_plannedwork_work(this.__wbg_ptr);
         return ret >>> 0;
     }
-    /**
-     * The share of the time that the tensor cores work, far from the beginning and the end.
-     * @param {number} consumers
-     * @param {boolean} overlap
-     * @param {number} softmax
-     * @returns {number}
-     */
     static busy(consumers, overlap, softmax) {
         const ret = wasm.plannedwork_busy(consumers, overlap, softmax);
         return ret;
     }
-    /**
-     * Clocks of a correction, which follows a softmax.
-     * @returns {number}
-     */
     static correction() {
         const ret = wasm.plannedwork_correction();
         return ret >>> 0;
     }
-    /**
-     * One or two consumers whose softmax takes so many clocks, and runs beside the output of the tile before or does not.
-     * @param {number} consumers
-     * @param {boolean} overlap
-     * @param {number} softmax
-     * @returns {PlannedWork[]}
-     */
     static plan(consumers, overlap, softmax) {
         const ret = wasm.plannedwork_plan(consumers, overlap, softmax);
         var v1 = getArrayJsValueFromWasm0(ret[0], ret[1]);
         wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
         return v1;
     }
-    /**
-     * The share of the time that the units of softmax work for two consumers, if all of its clocks are work. Above 1, much of it
-     * has to be waiting.
-     * @param {number} softmax
-     * @returns {number}
-     */
     static softmaxBusy(softmax) {
         const ret = wasm.plannedwork_softmaxBusy(softmax);
         return ret;
     }
-    /**
-     * @param {number} arg0
-     */
     set consumer(arg0) {
         wasm.__wbg_set_plannedwork_consumer(this.__wbg_ptr, arg0);
     }
-    /**
-     * The first clock, and the clock after the last.
-     * @param {number} arg0
-     */
     set from(arg0) {
         wasm.__wbg_set_plannedwork_from(this.__wbg_ptr, arg0);
     }
-    /**
-     * @param {number} arg0
-     */
     set tile(arg0) {
         wasm.__wbg_set_plannedwork_tile(this.__wbg_ptr, arg0);
     }
-    /**
-     * @param {number} arg0
-     */
     set to(arg0) {
         wasm.__wbg_set_plannedwork_to(this.__wbg_ptr, arg0);
     }
-    /**
-     * 0: scores, 1: softmax, 2: output.
-     * @param {number} arg0
-     */
     set work(arg0) {
         wasm.__wbg_set_plannedwork_work(this.__wbg_ptr, arg0);
     }
 }
 if (Symbol.dispose) PlannedWork.prototype[Symbol.dispose] = PlannedWork.prototype.free;
 
-/**
- * The ways in which a layer knows where its tokens stand.
- * @enum {0 | 1 | 2 | 3}
- */
 export const Positions = Object.freeze({
-    /**
-     * It doesn't.
-     */
     None: 0, "0": "None",
-    /**
-     * Sines and cosines, added to the input.
-     */
     Waves: 1, "1": "Waves",
-    /**
-     * Queries and keys are turned.
-     */
     Angles: 2, "2": "Angles",
-    /**
-     * A bias on the scores, which falls with the distance.
-     */
     Bias: 3, "3": "Bias",
 });
 
-/**
- * A step of attention under a roof.
- */
 export class RooflineStep {
     static __wrap(ptr) {
         const obj = Object.create(RooflineStep.prototype);
@@ -767,16 +443,6 @@ export class RooflineStep {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_rooflinestep_free(ptr, 0);
     }
-    /**
-     * Scores, scale, softmax, values and the whole, for one head and numbers of so many bytes.
-     *
-     * # Errors
-     * As [`roofline::steps`].
-     * @param {number} tokens
-     * @param {number} width
-     * @param {number} bytes
-     * @returns {RooflineStep[]}
-     */
     static all(tokens, width, bytes) {
         const ret = wasm.rooflinestep_all(tokens, width, bytes);
         if (ret[3]) {
@@ -786,17 +452,10 @@ export class RooflineStep {
         wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
         return v1;
     }
-    /**
-     * Operations a byte.
-     * @returns {number}
-     */
     get intensity() {
         const ret = wasm.rooflinestep_intensity(this.__wbg_ptr);
         return ret;
     }
-    /**
-     * @returns {string}
-     */
     get name() {
         let deferred1_0;
         let deferred1_1;
@@ -812,9 +471,6 @@ export class RooflineStep {
 }
 if (Symbol.dispose) RooflineStep.prototype[Symbol.dispose] = RooflineStep.prototype.free;
 
-/**
- * A sentence of the running example: its words, and a row for each of them.
- */
 export class Sentence {
     static __wrap(ptr) {
         const obj = Object.create(Sentence.prototype);
@@ -832,34 +488,20 @@ export class Sentence {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_sentence_free(ptr, 0);
     }
-    /**
-     * "the clerk left the city bank".
-     * @returns {Sentence}
-     */
     static city() {
         const ret = wasm.sentence_city();
         return Sentence.__wrap(ret);
     }
-    /**
-     * "the boat left the river bank".
-     * @returns {Sentence}
-     */
     static river() {
         const ret = wasm.sentence_river();
         return Sentence.__wrap(ret);
     }
-    /**
-     * @returns {string[]}
-     */
     get tokens() {
         const ret = wasm.sentence_tokens(this.__wbg_ptr);
         var v1 = getArrayJsValueFromWasm0(ret[0], ret[1]);
         wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
         return v1;
     }
-    /**
-     * @returns {Matrix}
-     */
     get x() {
         const ret = wasm.sentence_x(this.__wbg_ptr);
         return Matrix.__wrap(ret);
@@ -867,9 +509,6 @@ export class Sentence {
 }
 if (Symbol.dispose) Sentence.prototype[Symbol.dispose] = Sentence.prototype.free;
 
-/**
- * Attention in tiles of one head, tile by tile, on a machine that counts what crosses between its memories.
- */
 export class TileWalk {
     __destroy_into_raw() {
         const ptr = this.__wbg_ptr;
@@ -881,37 +520,16 @@ export class TileWalk {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_tilewalk_free(ptr, 0);
     }
-    /**
-     * The block of keys of each tile, in the order of the walk.
-     * @returns {Uint32Array}
-     */
     get keys() {
         const ret = wasm.tilewalk_keys(this.__wbg_ptr);
         var v1 = getArrayU32FromWasm0(ret[0], ret[1]).slice();
         wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
         return v1;
     }
-    /**
-     * Numbers read and written up to a tile.
-     * @param {number} tiles
-     * @returns {number}
-     */
     moved(tiles) {
         const ret = wasm.tilewalk_moved(this.__wbg_ptr, tiles);
         return ret >>> 0;
     }
-    /**
-     * `capacity` is the size of fast memory in numbers.
-     *
-     * # Errors
-     * As [`tiled_attention`]: the tiles don't fit, for instance.
-     * @param {number} tokens
-     * @param {number} width
-     * @param {number} capacity
-     * @param {number} queries
-     * @param {number} keys
-     * @param {Mask} mask
-     */
     constructor(tokens, width, capacity, queries, keys, mask) {
         _assertClass(mask, Mask);
         const ret = wasm.tilewalk_new(tokens, width, capacity, queries, keys, mask.__wbg_ptr);
@@ -922,21 +540,12 @@ export class TileWalk {
         TileWalkFinalization.register(this, this.__wbg_ptr, this);
         return this;
     }
-    /**
-     * The block of queries of each tile that is computed, in the order of the walk.
-     * @returns {Uint32Array}
-     */
     get queries() {
         const ret = wasm.tilewalk_queries(this.__wbg_ptr);
         var v1 = getArrayU32FromWasm0(ret[0], ret[1]).slice();
         wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
         return v1;
     }
-    /**
-     * All numbers that a program moves: the naive one, the fused one, strips of queries, tiles. NaN for one that does not fit. Only
-     * the last two move less under a mask.
-     * @returns {Float64Array}
-     */
     get totals() {
         const ret = wasm.tilewalk_totals(this.__wbg_ptr);
         var v1 = getArrayF64FromWasm0(ret[0], ret[1]).slice();
@@ -946,9 +555,6 @@ export class TileWalk {
 }
 if (Symbol.dispose) TileWalk.prototype[Symbol.dispose] = TileWalk.prototype.free;
 
-/**
- * A trained model whose tokens are characters.
- */
 export class Writer {
     __destroy_into_raw() {
         const ptr = this.__wbg_ptr;
@@ -960,11 +566,6 @@ export class Writer {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_writer_free(ptr, 0);
     }
-    /**
-     * # Errors
-     * As [`EightBits::from_bytes`].
-     * @param {Uint8Array | number[]} bytes
-     */
     constructor(bytes) {
         const ptr0 = passArray8ToWasm0(bytes, wasm.__wbindgen_malloc);
         const len0 = WASM_VECTOR_LEN;
@@ -976,18 +577,6 @@ export class Writer {
         WriterFinalization.register(this, this.__wbg_ptr, this);
         return this;
     }
-    /**
-     * Reads a text and goes on with it, character by character, with a cache. Heads are counted through all blocks; those that are `off` add nothing.
-     *
-     * # Errors
-     * There is no text, or a character of it is not in the model's alphabet, or there is no such head.
-     * @param {string} text
-     * @param {Uint32Array | number[]} off
-     * @param {number} characters
-     * @param {number} temperature
-     * @param {bigint} seed
-     * @returns {Written}
-     */
     write(text, off, characters, temperature, seed) {
         const val3 = +characters;
         const val4 = +temperature;
@@ -1012,9 +601,6 @@ export class Writer {
 }
 if (Symbol.dispose) Writer.prototype[Symbol.dispose] = Writer.prototype.free;
 
-/**
- * A text that the model has read and gone on with.
- */
 export class Written {
     static __wrap(ptr) {
         const obj = Object.create(Written.prototype);
@@ -1032,14 +618,6 @@ export class Written {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_written_free(ptr, 0);
     }
-    /**
-     * The keys that a block's cache holds: a row for each character, all key-value heads side by side.
-     *
-     * # Errors
-     * There is no such block.
-     * @param {number} block
-     * @returns {Matrix}
-     */
     keys(block) {
         const ret = wasm.written_keys(this.__wbg_ptr, block);
         if (ret[2]) {
@@ -1047,38 +625,22 @@ export class Written {
         }
         return Matrix.__wrap(ret[0]);
     }
-    /**
-     * The characters that may come next, the likeliest first.
-     * @returns {string[]}
-     */
     get nextCharacters() {
         const ret = wasm.written_nextCharacters(this.__wbg_ptr);
         var v1 = getArrayJsValueFromWasm0(ret[0], ret[1]);
         wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
         return v1;
     }
-    /**
-     * Their probabilities.
-     * @returns {Float64Array}
-     */
     get nextProbabilities() {
         const ret = wasm.written_nextProbabilities(this.__wbg_ptr);
         var v1 = getArrayF64FromWasm0(ret[0], ret[1]).slice();
         wasm.__wbindgen_free(ret[0], ret[1] * 8, 8);
         return v1;
     }
-    /**
-     * The mean loss of all characters but the first, in nats; 0 if there is but one.
-     * @returns {number}
-     */
     get surprise() {
         const ret = wasm.written_surprise(this.__wbg_ptr);
         return ret;
     }
-    /**
-     * What was given, and what the model has written.
-     * @returns {string}
-     */
     get text() {
         let deferred1_0;
         let deferred1_1;
@@ -1091,15 +653,6 @@ export class Written {
             wasm.__wbindgen_free(deferred1_0, deferred1_1, 1);
         }
     }
-    /**
-     * The weights of a head: a row for each character that asks, a column for each that it may see.
-     *
-     * # Errors
-     * There is no such head.
-     * @param {number} block
-     * @param {number} head
-     * @returns {Matrix}
-     */
     weights(block, head) {
         const ret = wasm.written_weights(this.__wbg_ptr, block, head);
         if (ret[2]) {
@@ -1110,10 +663,6 @@ export class Written {
 }
 if (Symbol.dispose) Written.prototype[Symbol.dispose] = Written.prototype.free;
 
-/**
- * The names of the columns of a sentence's matrix.
- * @returns {string[]}
- */
 export function dimensions() {
     const ret = wasm.dimensions();
     var v1 = getArrayJsValueFromWasm0(ret[0], ret[1]);
@@ -1121,12 +670,6 @@ export function dimensions() {
     return v1;
 }
 
-/**
- * A row for a word: that of the running example where it has the word, or else one that is random and depends on its letters alone.
- * Capitals don't count.
- * @param {string} word
- * @returns {Float64Array}
- */
 export function embed(word) {
     const ptr0 = passStringToWasm0(word, wasm.__wbindgen_malloc, wasm.__wbindgen_realloc);
     const len0 = WASM_VECTOR_LEN;
@@ -1136,16 +679,6 @@ export function embed(word) {
     return v2;
 }
 
-/**
- * The slope of a loss with respect to one number, by central differences with this step, in `f32` if `single` and in `f64` if not: how
- * much “bank” has to do with water, in the layer of [`Layer::example`]. The loss is that of [`Layer`].
- *
- * # Errors
- * As [`attention::gradient_check::numerical_gradient`]: the step is lost beside the number, for instance.
- * @param {number} epsilon
- * @param {boolean} single
- * @returns {number}
- */
 export function measured_slope(epsilon, single) {
     const ret = wasm.measured_slope(epsilon, single);
     if (ret[2]) {
@@ -1154,15 +687,6 @@ export function measured_slope(epsilon, single) {
     return ret[0];
 }
 
-/**
- * The rows of `x`, each multiplied by `w`.
- *
- * # Errors
- * As [`attention::linear`].
- * @param {Matrix} x
- * @param {Matrix} w
- * @returns {Matrix}
- */
 export function project(x, w) {
     _assertClass(x, Matrix);
     _assertClass(w, Matrix);
@@ -1173,10 +697,6 @@ export function project(x, w) {
     return Matrix.__wrap(ret[0]);
 }
 
-/**
- * W_Q, W_K and W_V of the running example.
- * @returns {Matrix[]}
- */
 export function projections() {
     const ret = wasm.projections();
     var v1 = getArrayJsValueFromWasm0(ret[0], ret[1]);
@@ -1184,16 +704,6 @@ export function projections() {
     return v1;
 }
 
-/**
- * The dot products of a random query with random keys of this width, all entries of mean 0 and variance 1.
- *
- * # Errors
- * A size is 0.
- * @param {number} keys
- * @param {number} width
- * @param {bigint} seed
- * @returns {Float64Array}
- */
 export function random_products(keys, width, seed) {
     const ret = wasm.random_products(keys, width, seed);
     if (ret[3]) {
@@ -1204,14 +714,6 @@ export function random_products(keys, width, seed) {
     return v1;
 }
 
-/**
- * The weights of some scores.
- *
- * # Errors
- * As [`attention::softmax()`].
- * @param {Float64Array | number[]} scores
- * @returns {Float64Array}
- */
 export function softmax(scores) {
     const ptr0 = passArrayF64ToWasm0(scores, wasm.__wbindgen_malloc);
     const len0 = WASM_VECTOR_LEN;
@@ -1224,14 +726,6 @@ export function softmax(scores) {
     return v2;
 }
 
-/**
- * The derivative of each weight with respect to each score.
- *
- * # Errors
- * As [`attention::softmax()`].
- * @param {Float64Array | number[]} scores
- * @returns {Matrix}
- */
 export function softmax_jacobian(scores) {
     const ptr0 = passArrayF64ToWasm0(scores, wasm.__wbindgen_malloc);
     const len0 = WASM_VECTOR_LEN;
@@ -1242,15 +736,6 @@ export function softmax_jacobian(scores) {
     return Matrix.__wrap(ret[0]);
 }
 
-/**
- * The row (1, 0, 1, 0, …) of some pairs of neighbours, turned to a position with a base of 100.
- *
- * # Errors
- * `pairs` is 0.
- * @param {number} position
- * @param {number} pairs
- * @returns {Float64Array}
- */
 export function turned_row(position, pairs) {
     const ret = wasm.turned_row(position, pairs);
     if (ret[3]) {

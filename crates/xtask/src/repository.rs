@@ -157,40 +157,4 @@ mod tests {
         let exercise = "<div class=\"source\">easy, 5 minutes, src/x.rs</div>";
         assert_eq!(repository().linked(exercise), exercise);
     }
-
-    #[test]
-    fn each_chapter_ends_with_its_links_and_no_other_page_does() {
-        let folder = tempfile::tempdir().unwrap();
-        let (book, src) = (folder.path().join("book"), folder.path().join("src"));
-        fs::create_dir(&book).unwrap();
-        fs::create_dir(&src).unwrap();
-        let page = |title: &str| format!("<title>{title} - Book</title><main></main>");
-        for (name, title) in [
-            ("index", "Welcome"),
-            ("welcome", "Welcome"),
-            ("mask", "Who sees &amp; who doesn’t?"),
-            ("404", "Nothing here"),
-        ] {
-            fs::write(book.join(name).with_extension("html"), page(title)).unwrap();
-        }
-        for name in ["welcome.md", "mask.md"] {
-            fs::write(src.join(name), "").unwrap();
-        }
-        repository().add_to(&Project::at(folder.path()), &book).unwrap();
-        let read = |name: &str| files::read(&book.join(name)).unwrap();
-        for (name, source) in
-            [("mask", "mask"), ("welcome", "welcome"), ("index", "welcome")]
-        {
-            let edit = format!(
-                "<a href=\"{ADDRESS}/edit/HEAD/src/{source}.md\">Edit this page</a>"
-            );
-            assert!(read(&format!("{name}.html")).contains(&edit), "{name}");
-        }
-        let title = "Mistake%20in%20%E2%80%9CWho%20sees%20%26%20who%20doesn%E2%80%99t%3F%E2%80%9D";
-        let report = format!(
-            "<a href=\"{ADDRESS}/issues/new?title={title}\">Report a mistake</a>"
-        );
-        assert!(read("mask.html").contains(&report), "{}", read("mask.html"));
-        assert_eq!(read("404.html"), page("Nothing here"));
-    }
 }

@@ -1,9 +1,13 @@
 //! `bind MODULE.wasm FOLDER`: what `wasm-bindgen --target web` does, in the version that `Cargo.lock` names, so that nothing has to be
-//! installed.
+//! installed. But for the comments: it copies those of the Rust functions as JSDoc, each reader would fetch them, and whoever reads
+//! about a function does so in Rust.
 
 use anyhow::{Context, Result};
+use regex::Regex;
 use std::env;
+use std::path::Path;
 use wasm_bindgen_cli_support::Bindgen;
+use xtask::files;
 
 fn main() -> Result<()> {
     let mut arguments = env::args_os().skip(1);
@@ -19,5 +23,9 @@ fn main() -> Result<()> {
         .remove_producers_section(true)
         .out_name("attention")
         .generate(&folder)
-        .with_context(|| format!("{} can't be bound", module.display()))
+        .with_context(|| format!("{} can't be bound", module.display()))?;
+    let script = Path::new(&folder).join("attention.js");
+    // Comments that begin their line, so that a text with a slash and two stars would stay.
+    let comments = Regex::new(r"(?ms)^ */\*\*.*?\*/\n")?;
+    files::write(&script, comments.replace_all(&files::read(&script)?, "").as_bytes())
 }
