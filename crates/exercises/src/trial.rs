@@ -60,15 +60,6 @@ impl Outcome {
     pub fn has_passed(&self) -> bool {
         matches!(self, Outcome::Passed { .. })
     }
-
-    /// The number of tests that passed.
-    #[must_use]
-    pub fn passed(&self) -> usize {
-        match self {
-            Outcome::Passed { passed } | Outcome::Failed { passed, .. } => *passed,
-            _ => 0,
-        }
-    }
 }
 
 /// What a run may take.

@@ -40,8 +40,6 @@ pub type Map = Vec<Vec<f64>>;
 pub struct Repeated {
     pub tokens: usize,
     pub texts: usize,
-    /// On how many of them each head was off.
-    pub texts_for_all: usize,
     /// The losses of the first and second reading of each text.
     pub first: Vec<f64>,
     pub second: Vec<f64>,
@@ -74,7 +72,9 @@ pub struct Prose {
 
 #[derive(Deserialize)]
 pub struct ProseRow {
+    #[cfg(test)]
     pub heads: Vec<String>,
+    #[cfg(test)]
     pub first: f64,
     pub second: f64,
 }
@@ -102,8 +102,9 @@ pub struct BothWays {
     pub unmoved: Nouns,
     pub most_right: Nouns,
     pub right_by_chance: usize,
-    /// The shift of `moved` with a name in the pronoun's place.
-    pub moved_shift_without_it: f64,
+    /// `moved` with a name in the pronoun's place.
+    #[cfg(test)]
+    pub moved_with_name: Nouns,
 }
 
 /// A head's weights on the two nouns.
@@ -111,7 +112,6 @@ pub struct BothWays {
 pub struct Nouns {
     pub head: String,
     pub right: usize,
-    pub shift: f64,
     pub first_noun_most: usize,
     pub pairs_with_two_answers: usize,
     /// Of each pair, of its two sentences, on the first and the second noun.
@@ -121,10 +121,9 @@ pub struct Nouns {
 /// What a head looks at from the word that decides.
 #[derive(Deserialize)]
 pub struct LateWord {
-    pub right: usize,
-    pub shift: f64,
-    pub shift_without_it: f64,
-    pub first_pair: [[f64; 2]; 2],
+    pub head: Nouns,
+    /// With a name in the pronoun's place.
+    pub head_with_name: Nouns,
 }
 
 /// What the causal model says that "it" refers to.
@@ -142,9 +141,12 @@ pub struct Answers {
     pub right: usize,
     #[cfg(test)]
     pub both_right: usize,
+    /// How much further log p leans to the first noun where that is meant.
     pub shift: f64,
     /// Pairs that shift to the right noun.
     pub shifted: usize,
+    /// log p of the first noun less log p of the second, in the sentences of the first pair.
+    pub first_pair: [f64; 2],
     /// The shift of the pairs on which no head was chosen.
     pub shift_held_out: f64,
 }
@@ -181,8 +183,6 @@ pub struct Blocks {
     pub paragraphs: usize,
     pub near: Vec<f64>,
     pub first: Vec<f64>,
-    pub norm_first: Vec<f64>,
-    pub norm_other: Vec<f64>,
 }
 
 /// What the second word of a name gives to the first, and to another one in its place.

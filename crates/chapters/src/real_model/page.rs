@@ -1,13 +1,14 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{
-    Answers, Facts, Fitting, Link, Map, OfNames, ProseRow, ReasonHead, Speed, SpeedRun,
+    Answers, Facts, Fitting, Link, Map, Nouns, OfNames, ReasonHead, Speed, SpeedRun,
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
 use crate::output::{Column, Page};
 use crate::trained::took;
 use anyhow::Result;
+use std::collections::BTreeMap;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let facts = Facts::open()?;
@@ -49,7 +50,7 @@ fn ranked(map: &Map) -> Vec<(String, f64)> {
     all
 }
 
-fn mean(numbers: &[f64]) -> f64 {
+pub fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len() as f64
 }
 
@@ -84,9 +85,6 @@ fn kinds(page: &mut Page, facts: &Facts) {
     let sinks = &facts.blocks.first;
     page.value("sink-early", percent(mean(&sinks[..2]), 0));
     page.value("sink-late", percent(mean(&sinks[12..29]), 0));
-    let jump = facts.blocks.norm_first.iter().zip(&facts.blocks.norm_other);
-    let jump = jump.map(|(first, other)| first / other).fold(0.0, f64::max);
-    page.value("sink-norm", integer((jump / 10.0).round() as usize * 10));
 }
 
 /// What a row of heads is called in a table.
@@ -124,7 +122,7 @@ fn chain(page: &mut Page, facts: &Facts) {
     );
     let without = &facts.repeated.without;
     let replaced = &facts.repeated.replaced;
-    let all = mean(&facts.repeated.second[..facts.repeated.texts_for_all]);
+    let all = mean(&facts.repeated.second);
     let mut order: Vec<&String> = without.keys().collect();
     order.sort_by(|a, b| without[*b].total_cmp(&without[*a]));
     let rows: Vec<_> = order
@@ -155,34 +153,36 @@ fn chain(page: &mut Page, facts: &Facts) {
     page.value("second-previous", &previous[1].0);
     page.value("induction", &induction[0]);
     page.value("chain-loss", fixed(links[1].second, 1));
-    page.value("constant", constant_head(facts));
+    let [partly, constant] = constant_heads(facts);
+    page.value("constant", constant);
+    page.value("partly", partly);
 }
 
-/// Of the heads without any score, the one whose absence raises the loss most.
-pub fn constant_head(facts: &Facts) -> String {
-    let no_score = |head: &&String| {
+/// Of the heads without any score, the one whose absence raises the loss most; and, of those for which its mean is as good, again that one.
+pub fn constant_heads(facts: &Facts) -> [String; 2] {
+    let repeated = &facts.repeated;
+    let all = mean(&repeated.second);
+    let no_score = |head: &String| {
         ["previous", "induction", "itself", "first"]
             .iter()
             .all(|map| facts.score(map, head) < 0.5)
     };
-    let heads = facts.repeated.without.iter().filter(|(head, _)| no_score(head));
-    heads
-        .max_by(|a, b| a.1.total_cmp(b.1))
-        .map(|(head, _)| head.clone())
-        .unwrap_or_default()
+    let rise = |losses: &BTreeMap<String, f64>, head: &String| losses[head] - all;
+    let mut heads: Vec<_> =
+        repeated.without.keys().filter(|head| no_score(head)).collect();
+    heads.sort_by(|a, b| repeated.without[*b].total_cmp(&repeated.without[*a]));
+    let constant = heads.iter().find(|head| {
+        rise(&repeated.replaced, head) < 0.1 * rise(&repeated.without, head)
+    });
+    [heads.first(), constant]
+        .map(|head| head.map(|head| head.to_string()).unwrap_or_default())
 }
 
-/// English, read once and twice.
+/// The loss of English that is read again.
 fn prose(page: &mut Page, facts: &Facts) {
-    page.table_of(
-        "prose",
-        &facts.prose.rows,
-        &[
-            ("off", &|row: &ProseRow| heads(&row.heads)),
-            ("first reading", &|row| fixed(row.first, 2)),
-            ("second reading", &|row| fixed(row.second, 2)),
-        ],
-    );
+    for (key, row) in ["all", "previous", "induction"].iter().zip(&facts.prose.rows) {
+        page.value(format!("prose-{key}"), fixed(row.second, 2));
+    }
 }
 
 fn it(page: &mut Page, facts: &Facts) {
@@ -190,22 +190,21 @@ fn it(page: &mut Page, facts: &Facts) {
     let [[tired_cat, _], [soft_cat, _]] = it.causal.head.weights[0];
     page.value("it-cat", fixed(tired_cat, 4));
     page.value("it-cat-soft", fixed(soft_cat, 4));
-    let stays = it.sentences / 2 - it.both_ways.moved.pairs_with_two_answers;
-    page.value("moved-stays", stays.to_string());
-    let hundredths = |share: f64| integer((100.0 * share).round() as usize);
-    let [[a, b], [c, d]] = it.both_ways.moved.weights[0].map(|end| end.map(hundredths));
-    page.value("shift-example", format!("({a} − {b}) − ({c} − {d})"));
-    let on_noun = |noun: usize| {
-        let weights = it.both_ways.most_right.weights.iter().flatten();
-        percent(mean(&weights.map(|end| end[noun]).collect::<Vec<_>>()), 0)
+    let on_noun = |nouns: &Nouns, noun: usize| {
+        let weights = nouns.weights.iter().flatten();
+        mean(&weights.map(|end| end[noun]).collect::<Vec<_>>())
     };
-    page.value("most-right-head", &it.both_ways.most_right.head);
-    page.value("most-right", it.both_ways.most_right.right.to_string());
-    page.value("most-right-weights", format!("{} and {}", on_noun(0), on_noun(1)));
+    let most_right = &it.both_ways.most_right;
+    let [first, second] = [0, 1].map(|noun| percent(on_noun(most_right, noun), 0));
+    page.value("most-right-head", &most_right.head);
+    page.value("most-right", most_right.right.to_string());
+    page.value("most-right-weights", format!("{first} and {second}"));
     page.value("it-head", &it.causal.head.head);
     page.value("moved-head", &it.both_ways.moved.head);
     page.value("it-first-noun", (it.causal.head.first_noun_most / 2).to_string());
-    page.value("moved-bob", fixed(it.both_ways.moved_shift_without_it.abs(), 2));
+    page.value("moved-right", it.both_ways.moved.right.to_string());
+    page.value("moved-changes", it.both_ways.moved.pairs_with_two_answers.to_string());
+    page.value("unmoved-head", &it.both_ways.unmoved.head);
     page.value("sentences", it.sentences.to_string());
     page.value("pairs", (it.sentences / 2).to_string());
     let rows = [&it.both_ways.moved, &it.both_ways.unmoved].map(|nouns| {
@@ -215,61 +214,55 @@ fn it(page: &mut Page, facts: &Facts) {
     });
     let header = ["head", "tired: cat", "mat", "soft: cat", "mat"];
     page.table("both-ways", &header, &rows);
-    let rows = [&it.both_ways.moved, &it.both_ways.unmoved].map(|nouns| {
-        vec![
-            nouns.head.clone(),
-            nouns.right.to_string(),
-            nouns.pairs_with_two_answers.to_string(),
-            fixed(nouns.shift, 2),
-        ]
-    });
-    let header = [
-        "head",
-        "sentences in which the right noun gets more",
-        "pairs in which the answer changes",
-        "shift",
-    ];
-    page.table("both-ways-all", &header, &rows);
     page.value("by-chance", it.both_ways.right_by_chance.to_string());
     let late = &it.late_word;
-    let rows = [("*tired*", late.first_pair[0]), ("*soft*", late.first_pair[1])];
-    let rows = rows.map(|(word, nouns)| {
-        let [cat, mat] = nouns.map(|share| percent(share, 0));
-        vec![word.to_owned(), cat, mat]
-    });
-    page.table("late-word", &["from", "to *cat*", "to *mat*"], &rows);
-    page.value("late-right", late.right.to_string());
-    page.value("late-shift", fixed(late.shift, 2));
-    page.value("late-shift-bob", fixed(late.shift_without_it, 2));
+    let shares = ["tired", "soft"].iter().zip(&late.head.weights[0]);
+    for (end, [cat, mat]) in shares {
+        page.value(format!("late-{end}-cat"), percent(*cat, 0));
+        page.value(format!("late-{end}-mat"), percent(*mat, 0));
+    }
+    for (key, nouns) in
+        [("late-nouns", &late.head), ("late-nouns-bob", &late.head_with_name)]
+    {
+        page.value(key, percent(on_noun(nouns, 0) + on_noun(nouns, 1), 0));
+    }
+    page.value("late-changes", late.head.pairs_with_two_answers.to_string());
 }
 
 fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     let resolved = &facts.resolved;
-    let (shown, random) = resolved.answers.split_at(5);
-    let least = random.iter().map(|row| row.shift).fold(f64::INFINITY, f64::min);
-    page.value("random-shift", fixed(least, 2));
-    let held_out = [0, 3].map(|row| shown[row].shift_held_out);
-    page.value("held-out", percent(held_out[1] / held_out[0], 0));
+    let answers = &resolved.answers;
+    let [tired, soft] = answers[0].first_pair.map(f64::exp);
+    page.value("odds-tired", fixed(tired, 0));
+    page.value("odds-soft", fixed(soft, 0));
+    page.value("odds-moved", fixed(tired / soft, 1));
+    let factor = |shift: f64| fixed(shift.exp(), 2);
     let header: [Column<Answers>; 5] = [
         ("pronoun", &|row| row.what.clone()),
         ("off", &|row| heads(&row.heads)),
-        (&format!("right of {}", facts.it.sentences), &|row| row.right.to_string()),
-        ("shift of log p", &|row| fixed(row.shift, 2)),
-        (
-            &format!("pairs that shift the right way, of {}", facts.it.sentences / 2),
-            &|row| row.shifted.to_string(),
-        ),
+        (&format!("right answers, of {}", facts.it.sentences), &|row| {
+            // What a name refers to doesn't hang on the end of the sentence.
+            if row.what == "it" { row.right.to_string() } else { "–".into() }
+        }),
+        ("the ending moves the odds by", &|row| factor(row.shift)),
+        (&format!("the right way in pairs, of {}", facts.it.sentences / 2), &|row| {
+            row.shifted.to_string()
+        }),
     ];
-    for (key, row) in [("pronoun-adds", 0), ("pronoun-adds-without", 3)] {
-        let [it, bob] = [row, row + 1].map(|row| fixed(shown[row].shift, 2));
-        page.value(key, format!("{it} − {bob}"));
-    }
-    page.table_of("answers", &shown[..3], &header);
-    page.table_of("carrying", &shown[3..], &header);
-    page.value(
-        "bob-share",
-        percent(resolved.answers[1].shift / resolved.answers[0].shift, 0),
-    );
+    page.table_of("answers", &answers[..3], &header);
+    page.value("bob-share", percent(answers[1].shift / answers[0].shift, 0));
+    // On the pairs on which no head was chosen.
+    let held_out = |row: usize| factor(answers[row].shift_held_out);
+    let random = answers[5..].iter().map(|row| row.shift_held_out);
+    let random = factor(random.fold(f64::INFINITY, f64::min));
+    let rows = [
+        ("none", held_out(0), held_out(1)),
+        (&answers[3].heads.join(", "), held_out(3), held_out(4)),
+        ("four at random", random, "–".into()),
+    ];
+    let rows = rows.map(|(off, it, bob)| vec![off.to_owned(), it, bob]);
+    let header = ["off", "the ending moves the odds by", "with *Bob*"];
+    page.table("carrying", &header, &rows);
     page.value("patched-pairs", resolved.patched_pairs.to_string());
     let line = |key: &str, colour| {
         let points = resolved.patched[key]
@@ -286,7 +279,7 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     let blocks = resolved.patched["between"].len() as f64 - 1.0;
     let (x, y) = (
         Axis::linear("before block", 0.0..blocks),
-        Axis::linear("share of the shift", -0.2..1.2),
+        Axis::linear("share of the way", -0.2..1.2),
     );
     let words = (
         "Where the difference between two sentences is carried, block by block",
@@ -349,6 +342,10 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
     // As many as the best of all heads has by chance.
     let shown = facts.names.heads.iter();
     let shown = shown.take_while(|row| row.more >= facts.names.more_by_chance).count();
+    let best = &facts.names.heads[0];
+    page.value("names-head", &best.head);
+    page.value("names-first", percent(best.names, 0));
+    page.value("names-other", percent(best.others, 0));
     page.value("names-chance", facts.names.more_by_chance.to_string());
     page.table_of(
         "names",
@@ -380,6 +377,7 @@ fn reasons(page: &mut Page, facts: &Facts) {
     }
     page.value("capitals", facts.reasons[0].cases.to_string());
     page.value("against-head", &facts.reasons[2].heads[0].head);
+    page.value("hardly-head", &facts.reasons[2].heads[1].head);
 }
 
 fn speed(page: &mut Page, speed: &Speed) {

@@ -16,8 +16,6 @@ const REPEATED: usize = 50;
 /// Texts of such tokens, and others from which the mean outputs of heads are taken.
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 const OTHER_SEEDS: [u64; 4] = [101, 102, 103, 104];
-/// Heads are switched off one by one on so many of the texts.
-pub const TEXTS_FOR_ALL: usize = 2;
 
 /// Random tokens that are said twice, behind the token that begins a message.
 fn said_twice(seed: u64) -> Vec<usize> {
@@ -78,9 +76,8 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
     let heads = all_heads(network);
     let (mut without, mut replaced) = (BTreeMap::new(), BTreeMap::new());
     for &head in heads.iter().step_by(if check { 45 } else { 1 }) {
-        let second = |network: &Network| {
-            Ok(mean_losses(&two_losses(network, &texts[..TEXTS_FOR_ALL])?)[1])
-        };
+        let second =
+            |network: &Network| Ok(mean_losses(&two_losses(network, &texts)?)[1]);
         without.insert(name(head), network.without_heads(&[head], second)?);
         replaced.insert(name(head), means.without(network, &[head], second)?);
     }
@@ -128,7 +125,7 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
         losses.iter().map(|losses| rounded(losses[reading])).collect::<Vec<_>>()
     });
     Ok(json!({
-        "tokens": REPEATED, "texts": SEEDS.len(), "texts_for_all": TEXTS_FOR_ALL, "first": first, "second": second,
+        "tokens": REPEATED, "texts": SEEDS.len(), "first": first, "second": second,
         "even": rounded((network.vocabulary() as f64).ln()), "scores": scores, "without": without, "replaced": replaced,
         "induction_heads": names(&induction), "chain": chain,
     }))

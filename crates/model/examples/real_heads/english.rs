@@ -160,11 +160,11 @@ pub fn of_names(network: &Network, words: &Words, texts: &Texts) -> Result<Value
     }))
 }
 
-/// Where the weight of each block goes, and how long its vectors are.
+/// Where the weight of each block goes.
 pub fn blocks(network: &Network, paragraphs: &[Vec<usize>]) -> Result<Value> {
-    let mut columns: [Vec<Vec<f64>>; 4] =
+    let mut columns: [Vec<Vec<f64>>; 2] =
         std::array::from_fn(|_| vec![vec![]; network.blocks.len()]);
-    let [near, first, norm_first, norm_other] = &mut columns;
+    let [near, first] = &mut columns;
     for ids in paragraphs {
         let seen = network.look(ids)?;
         for (block, heads) in seen.weights.iter().enumerate() {
@@ -181,19 +181,12 @@ pub fn blocks(network: &Network, paragraphs: &[Vec<usize>]) -> Result<Value> {
                     first[block].push(f64::from(weights[(i, 0)]));
                 }
             }
-            let norms = seen.hidden[block].row_iter().map(|row| f64::from(row.norm()));
-            let mut norms: Vec<f64> = norms.collect();
-            norm_first[block].push(norms[0]);
-            norms.sort_by(f64::total_cmp);
-            norm_other[block].push(norms[norms.len() / 2]);
         }
     }
-    let [near, first, norm_first, norm_other] = columns.map(|blocks| {
+    let [near, first] = columns.map(|blocks| {
         blocks.into_iter().map(|numbers| rounded(mean(numbers))).collect::<Vec<_>>()
     });
-    Ok(json!({
-        "paragraphs": paragraphs.len(), "near": near, "first": first, "norm_first": norm_first, "norm_other": norm_other,
-    }))
+    Ok(json!({ "paragraphs": paragraphs.len(), "near": near, "first": first }))
 }
 
 /// Heads that look at what seems to be the reason, switched off.

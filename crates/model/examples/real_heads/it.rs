@@ -86,20 +86,19 @@ pub fn it(
     let differ = differ.map(f64::abs).fold(0.0, f64::max);
     let both = on_nouns(both_ways, pairs, "it", true)?;
     let best = both.iter().max_by_key(|(_, pairs)| right(pairs)).context("a head")?.0;
-    let both_of_other = on_nouns(both_ways, pairs, "Bob", true)?;
-    let [late, late_of_other] =
+    let both_of_name = on_nouns(both_ways, pairs, "Bob", true)?;
+    let [late, late_of_name] =
         ["it", "Bob"].map(|pronoun| on_nouns(causal, pairs, pronoun, false));
-    let (late, late_of_other) = (&late?[&(13, 8)], &late_of_other?[&(13, 8)]);
+    let (late, late_of_name) = (late?, late_of_name?);
     Ok(json!({
         "sentences": 2 * pairs.len(),
         "causal": { "largest_difference": differ, "head": told(&from_it, (13, 8)) },
         "both_ways": {
             "moved": told(&both, (3, 1)), "unmoved": told(&both, (5, 11)), "most_right": told(&both, *best),
-            "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
-            "moved_shift_without_it": shift(&both_of_other[&(3, 1)]),
+            "moved_with_name": told(&both_of_name, (3, 1)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
         },
         "late_word": {
-            "right": right(late), "shift": shift(late), "shift_without_it": shift(late_of_other), "first_pair": late[0].map(|nouns| nouns.map(rounded)),
+            "head": told(&late, (13, 8)), "head_with_name": told(&late_of_name, (13, 8)),
         },
     }))
 }
@@ -201,6 +200,7 @@ pub fn resolved(
         Ok(json!({
             "what": what, "heads": names(&heads), "right": right.sum::<usize>(), "both_right": both,
             "shift": shift_of(&margins), "shifted": margins.iter().filter(|[a, b]| a > b).count(),
+            "first_pair": margins[0].map(rounded),
             // Of the pairs on which no head was chosen.
             "shift_held_out": shift_of(&margins.iter().skip(1).step_by(2).copied().collect::<Vec<_>>()),
         }))

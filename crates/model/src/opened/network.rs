@@ -105,7 +105,6 @@ pub struct Feed {
 }
 
 impl Feed {
-    // ANCHOR: feed
     fn forward(&self, x: &DMatrix<f32>) -> Result<DMatrix<f32>> {
         let mut hidden = self.up.forward(x)?; // (n, d_hidden)
         match &self.gate {
@@ -118,7 +117,6 @@ impl Feed {
         }
         self.down.forward(&hidden) // (n, d_model)
     }
-    // ANCHOR_END: feed
 }
 
 /// Attention and what follows it, each with a norm, before it or after it.
@@ -429,10 +427,12 @@ impl Network {
         heads: &[Head],
         run: impl FnOnce(&Self) -> Result<R>,
     ) -> Result<R> {
-        self.with_heads_replaced(heads, |_| vec![], run)
+        let attention = self.blocks.first().map(|block| &block.attention);
+        let d = attention.map_or(0, |of| of.parameters.w_o.nrows() / of.n_heads());
+        self.with_heads_replaced(heads, |_| vec![0.0; d], run)
     }
 
-    /// Runs something while these heads find the same for every token, such as what they find on average: d numbers, or none for zeros.
+    /// Runs something while these heads find the same for every token, such as what they find on average: d numbers.
     ///
     /// The rows of W_O that carry a head's output are 0 for so long, and what they would make of those numbers is part of the bias.
     ///
@@ -454,22 +454,22 @@ impl Network {
             );
         }
         let mut kept = vec![];
+        // ANCHOR: off
         for &(block, head) in heads {
             let attention = &mut self.blocks[block].attention;
             let d = attention.parameters.w_o.nrows() / attention.n_heads();
             let parameters = &mut *attention.parameters;
-            let mut rows = parameters.w_o.rows_mut(head * d, d);
+            let mut rows = parameters.w_o.rows_mut(head * d, d); // (d, d_model)
             kept.push((rows.clone_owned(), parameters.b_o.clone()));
-            let found = found((block, head));
-            if !found.is_empty() {
-                let carried = RowDVector::from_vec(found) * &rows;
-                if parameters.b_o.is_empty() {
-                    parameters.b_o = RowDVector::zeros(carried.len());
-                }
-                parameters.b_o += carried;
+            let found = RowDVector::from_vec(found((block, head))); // (1, d), its mean
+            let carried = found * &rows; // (1, d_model)
+            if parameters.b_o.is_empty() {
+                parameters.b_o = RowDVector::zeros(carried.len());
             }
+            parameters.b_o += carried;
             rows.fill(0.0);
         }
+        // ANCHOR_END: off
         let result = run(self);
         // In the opposite order, so that a head that was named twice gets what it had at first.
         for (&(block, head), (rows, bias)) in heads.iter().zip(kept).rev() {
