@@ -34,13 +34,16 @@ fn what_the_chapter_says_of_the_chain() {
     // "Three of the four lose their pattern."
     assert_eq!(lost.iter().filter(|pattern| **pattern < 0.05).count(), 3);
     assert!(without > 2.5 * all);
-    // "About half of what the second reading gained is still there", without the one head and without the four.
+    // "Half of what the second reading gained is still there, and a little more without the four."
     let gained = mean(&repeated.first) - all;
-    for what in ["the best previous-token head", "the best four induction heads"] {
+    for (what, range) in [
+        ("the best previous-token head", 0.45..0.55),
+        ("the best four induction heads", 0.55..0.65),
+    ] {
         let left = 1.0 - (of(link(what)).0 - all) / gained;
-        assert!((0.45..0.65).contains(&left), "{what}: {left}");
+        assert!(range.contains(&left), "{what}: {left}");
     }
-    // "Nothing else does that": the loss rises by less than a third of what it does without the head, and the patterns stay.
+    // "None of the others does that": the loss rises by less than a third of what it does without the head, and the patterns stay.
     for what in [
         "the other eight of block 16",
         "the next best previous-token head",
@@ -78,8 +81,9 @@ fn what_the_chapter_says_of_the_chain() {
     assert!(
         [constant, partly].iter().all(|head| by_zero[..6].iter().any(|of| of.0 == head))
     );
-    // The head costs more than all four that read its note.
-    assert!(without > of(link("the best four induction heads")).0);
+    // "Makes little difference", zero or mean.
+    let rises = [&repeated.without, &repeated.replaced].map(|map| rise(map, "16.0"));
+    assert!((rises[0] / rises[1] - 1.0).abs() < 0.1);
 
     // English: nothing on the first reading, several times as much on the second.
     let rows = &facts.prose.rows;
@@ -106,6 +110,8 @@ fn what_the_chapter_says_of_it() {
     let moved = &it.both_ways.moved;
     assert!(moved.pairs_with_two_answers * 2 < it.sentences / 2);
     assert!((1..5).contains(&(moved.right - it.both_ways.right_by_chance)));
+    // "All but once the right way": a pair that changes the wrong way has none right.
+    assert_eq!(moved.right, it.sentences / 2 + moved.pairs_with_two_answers - 2);
     assert_eq!(2 * it.both_ways.unmoved.right, it.sentences);
     assert_eq!(it.both_ways.moved_with_name.pairs_with_two_answers, 0);
     // From the late word, the head that "isn't missed" has the right noun in the first pair, and looks away from the nouns if there is a name.
@@ -132,7 +138,7 @@ fn what_the_chapter_says_of_it() {
     assert!(answers[2].heads == ["13.8"] && answers[2].shift > 0.95 * answers[0].shift);
     // "Most often the same noun for both ends."
     assert!(answers[0].both_right * 4 < it.sentences / 2);
-    // Four heads, on the pairs on which they weren't chosen: "little is left", with the pronoun or without; and not by chance.
+    // Four heads, on the pairs on which they weren't chosen: "they aren't heads for pronouns, either", and not by chance.
     let held_out = |row: usize| answers[row].shift_held_out;
     assert_eq!((&answers[4].heads, answers[4].what.as_str()), (&answers[3].heads, "Bob"));
     assert!(answers[3].heads.len() == 4 && held_out(3) < 0.4 * held_out(0));
@@ -140,9 +146,8 @@ fn what_the_chapter_says_of_it() {
     for random in &answers[5..] {
         assert!(random.heads.len() == 4 && random.shift_held_out > 0.8 * held_out(0));
     }
-    // "About half as far."
-    let odds = |row: usize| held_out(row).exp();
-    assert!((0.45..0.6).contains(&(odds(3) / odds(0))));
+    // "One of its heads does better than its answer", which is hardly better than the same noun twice.
+    assert!(late.head.right > answers[0].right + 5);
     // "Two thirds of the way", and "within a few blocks".
     let [late, between, last] = ["the late word", "between", "the last token"]
         .map(|key| &facts.resolved.patched[key]);

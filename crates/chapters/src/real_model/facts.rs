@@ -66,7 +66,6 @@ pub struct Link {
 /// English, read twice.
 #[derive(Deserialize)]
 pub struct Prose {
-    pub paragraphs: usize,
     pub rows: Vec<ProseRow>,
 }
 

@@ -28,7 +28,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("heads", (causal.blocks * causal.heads).to_string());
     let cache = 2 * causal.blocks * causal.d_keys * size_of::<f32>();
     page.value("cache-bytes", bytes(cache as u128));
-    page.value("prose-paragraphs", facts.prose.paragraphs.to_string());
     page.value("took", took(&facts.run));
     for (key, model) in ["causal", "both-ways"].iter().zip(&facts.models) {
         page.value(format!("{key}-file"), &model.file);
@@ -199,7 +198,9 @@ fn it(page: &mut Page, facts: &Facts) {
     page.value("most-right-head", &most_right.head);
     page.value("most-right", most_right.right.to_string());
     page.value("most-right-weights", format!("{first} and {second}"));
-    page.value("it-head", &it.causal.head.head);
+    let head = &it.causal.head.head;
+    page.value("it-head", head);
+    page.value("it-head-place", format!("block {}", head.replace('.', ", head ")));
     page.value("moved-head", &it.both_ways.moved.head);
     page.value("it-first-noun", (it.causal.head.first_noun_most / 2).to_string());
     page.value("moved-right", it.both_ways.moved.right.to_string());
@@ -226,6 +227,7 @@ fn it(page: &mut Page, facts: &Facts) {
     {
         page.value(key, percent(on_noun(nouns, 0) + on_noun(nouns, 1), 0));
     }
+    page.value("late-right", late.head.right.to_string());
     page.value("late-changes", late.head.pairs_with_two_answers.to_string());
 }
 
@@ -252,6 +254,10 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     page.table_of("answers", &answers[..3], &header);
     page.value("bob-share", percent(answers[1].shift / answers[0].shift, 0));
     // On the pairs on which no head was chosen.
+    for (key, row) in [("held-out", 0), ("held-out-bob", 1)] {
+        let [all, without] = [row, row + 3].map(|row| answers[row].shift_held_out);
+        page.value(key, percent(without / all, 0));
+    }
     let held_out = |row: usize| factor(answers[row].shift_held_out);
     let random = answers[5..].iter().map(|row| row.shift_held_out);
     let random = factor(random.fold(f64::INFINITY, f64::min));
@@ -362,6 +368,10 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
 
 fn reasons(page: &mut Page, facts: &Facts) {
     for (key, reason) in ["capital", "travel", "ball"].iter().zip(&facts.reasons) {
+        page.value(format!("{key}-mean"), percent(reason.mean, 0));
+        page.value(format!("{key}-example"), format!("{} …", reason.example));
+    }
+    for (key, reason) in [("capital", &facts.reasons[0]), ("ball", &facts.reasons[2])] {
         page.table_of(
             &format!("reason-{key}"),
             &reason.heads,
@@ -372,9 +382,10 @@ fn reasons(page: &mut Page, facts: &Facts) {
                 ("p falls in", &|row| format!("{} of {}", row.falls, reason.cases)),
             ],
         );
-        page.value(format!("{key}-mean"), percent(reason.mean, 0));
-        page.value(format!("{key}-example"), format!("{} …", reason.example));
     }
+    let travel = &facts.reasons[1].heads[0];
+    page.value("travel-weight", percent(travel.weight, 0));
+    page.value("travel-without", percent(travel.without, 0));
     page.value("capitals", facts.reasons[0].cases.to_string());
     page.value("against-head", &facts.reasons[2].heads[0].head);
     page.value("hardly-head", &facts.reasons[2].heads[1].head);

@@ -142,5 +142,5 @@ pub fn prose(network: &mut Network, once: &[Vec<usize>], means: &Means) -> Resul
         Ok(json!({ "heads": names(&off), "first": first, "second": second }))
     });
     let rows = rows.into_iter().collect::<Result<Vec<_>>>()?;
-    Ok(json!({ "paragraphs": once.len(), "rows": rows }))
+    Ok(json!({ "rows": rows }))
 }

@@ -441,7 +441,7 @@ impl Network {
     pub fn with_heads_replaced<R>(
         &mut self,
         heads: &[Head],
-        found: impl Fn(Head) -> Vec<f32>,
+        mean_of: impl Fn(Head) -> Vec<f32>,
         run: impl FnOnce(&Self) -> Result<R>,
     ) -> Result<R> {
         for &(block, head) in heads {
@@ -461,8 +461,8 @@ impl Network {
             let parameters = &mut *attention.parameters;
             let mut rows = parameters.w_o.rows_mut(head * d, d); // (d, d_model)
             kept.push((rows.clone_owned(), parameters.b_o.clone()));
-            let found = RowDVector::from_vec(found((block, head))); // (1, d), its mean
-            let carried = found * &rows; // (1, d_model)
+            let mean = RowDVector::from_vec(mean_of((block, head))); // (1, d)
+            let carried = mean * &rows; // (1, d_model)
             if parameters.b_o.is_empty() {
                 parameters.b_o = RowDVector::zeros(carried.len());
             }
