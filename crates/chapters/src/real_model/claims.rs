@@ -120,6 +120,7 @@ fn what_the_chapter_says_of_it() {
     assert!(tired[0] > tired[1] && soft[1] > soft[0]);
     let nouns = |of: &Nouns| of.weights.iter().flatten().flatten().sum::<f64>();
     assert!(nouns(&late.head_with_name) < 0.1 * nouns(&late.head));
+    assert!(late.on_name > 0.5);
     // "Each time to the one that fits": a pair without a change has one right sentence. "A third of the pairs."
     assert_eq!(late.head.right, it.sentences / 2 + late.head.pairs_with_two_answers);
     assert!((12..=14).contains(&late.head.pairs_with_two_answers));
@@ -233,5 +234,5 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
     assert!(against.weight > 0.5 && against.without > ball.mean && against.falls == 0);
     let hardly = head(2, "22.7");
     assert!(hardly.weight > 0.5 && (hardly.without / ball.mean - 1.0).abs() < 0.1);
-    assert!(head(2, "29.1").weight < 0.05 && head(2, "29.1").without < 0.75 * ball.mean);
+    assert!(head(2, "29.1").weight < 0.005 && head(2, "29.1").without < 0.55 * ball.mean);
 }

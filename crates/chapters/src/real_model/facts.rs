@@ -123,6 +123,8 @@ pub struct LateWord {
     pub head: Nouns,
     /// With a name in the pronoun's place.
     pub head_with_name: Nouns,
+    /// What the head gives to that name, on average.
+    pub on_name: f64,
 }
 
 /// What the causal model says that "it" refers to.

@@ -227,6 +227,7 @@ fn it(page: &mut Page, facts: &Facts) {
     {
         page.value(key, percent(on_noun(nouns, 0) + on_noun(nouns, 1), 0));
     }
+    page.value("late-bob", percent(late.on_name, 0));
     page.value("late-right", late.head.right.to_string());
     page.value("late-changes", late.head.pairs_with_two_answers.to_string());
 }
@@ -237,7 +238,8 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     let [tired, soft] = answers[0].first_pair.map(f64::exp);
     page.value("odds-tired", fixed(tired, 0));
     page.value("odds-soft", fixed(soft, 0));
-    page.value("odds-moved", fixed(tired / soft, 1));
+    page.value("answers-right", answers[0].right.to_string());
+    page.value("answers-shifted", answers[0].shifted.to_string());
     let factor = |shift: f64| fixed(shift.exp(), 2);
     let header: [Column<Answers>; 5] = [
         ("pronoun", &|row| row.what.clone()),
@@ -247,17 +249,10 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
             if row.what == "it" { row.right.to_string() } else { "–".into() }
         }),
         ("the ending moves the odds by", &|row| factor(row.shift)),
-        (&format!("the right way in pairs, of {}", facts.it.sentences / 2), &|row| {
-            row.shifted.to_string()
-        }),
+        ("share", &|row| percent(row.shift / answers[0].shift, 0)),
     ];
     page.table_of("answers", &answers[..3], &header);
-    page.value("bob-share", percent(answers[1].shift / answers[0].shift, 0));
     // On the pairs on which no head was chosen.
-    for (key, row) in [("held-out", 0), ("held-out-bob", 1)] {
-        let [all, without] = [row, row + 3].map(|row| answers[row].shift_held_out);
-        page.value(key, percent(without / all, 0));
-    }
     let held_out = |row: usize| factor(answers[row].shift_held_out);
     let random = answers[5..].iter().map(|row| row.shift_held_out);
     let random = factor(random.fold(f64::INFINITY, f64::min));
@@ -300,6 +295,8 @@ fn pronouns(page: &mut Page, facts: &Facts) {
     let pronouns = &facts.pronouns;
     page.value("pronouns-chosen-on", pronouns.chosen_on.to_string());
     page.value("pronouns-sentences", pronouns.sentences.to_string());
+    let most = pronouns.heads.iter().map(|head| head.right).max();
+    page.value("pronouns-most", most.unwrap_or(0).to_string());
     page.table_of(
         "pronouns",
         &pronouns.heads,
@@ -350,8 +347,6 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
     let shown = shown.take_while(|row| row.more >= facts.names.more_by_chance).count();
     let best = &facts.names.heads[0];
     page.value("names-head", &best.head);
-    page.value("names-first", percent(best.names, 0));
-    page.value("names-other", percent(best.others, 0));
     page.value("names-chance", facts.names.more_by_chance.to_string());
     page.table_of(
         "names",
@@ -389,6 +384,7 @@ fn reasons(page: &mut Page, facts: &Facts) {
     page.value("capitals", facts.reasons[0].cases.to_string());
     page.value("against-head", &facts.reasons[2].heads[0].head);
     page.value("hardly-head", &facts.reasons[2].heads[1].head);
+    page.value("last-head", &facts.reasons[2].heads[2].head);
 }
 
 fn speed(page: &mut Page, speed: &Speed) {

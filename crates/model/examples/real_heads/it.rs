@@ -90,6 +90,11 @@ pub fn it(
     let [late, late_of_name] =
         ["it", "Bob"].map(|pronoun| on_nouns(causal, pairs, pronoun, false));
     let (late, late_of_name) = (late?, late_of_name?);
+    let names = pairs
+        .iter()
+        .map(|pair| Pair { nouns: ["Bob", "Bob"].map(str::to_owned), ..pair.clone() });
+    let on_name = on_nouns(causal, &names.collect::<Vec<_>>(), "Bob", false)?;
+    let on_name = on_name[&(13, 8)].iter().flatten().map(|nouns| nouns[0]);
     Ok(json!({
         "sentences": 2 * pairs.len(),
         "causal": { "largest_difference": differ, "head": told(&from_it, (13, 8)) },
@@ -98,7 +103,7 @@ pub fn it(
             "moved_with_name": told(&both_of_name, (3, 1)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
         },
         "late_word": {
-            "head": told(&late, (13, 8)), "head_with_name": told(&late_of_name, (13, 8)),
+            "head": told(&late, (13, 8)), "head_with_name": told(&late_of_name, (13, 8)), "on_name": rounded(mean(on_name)),
         },
     }))
 }

@@ -27,7 +27,7 @@ pub struct Texts {
 }
 
 /// A sentence whose end says which of two nouns "it" was.
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 pub struct Pair {
     pub text: String,
     pub nouns: [String; 2],
