@@ -1,14 +1,15 @@
 //! `model open FILE`: what a model of somebody else's makes of a text, and what its heads look at.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use model::opened::{self, Family, Head, Network, Opened, log_sum_exps};
+use model::opened::{self, Family, Head, Means, Network, Opened, log_sum_exps};
 use model::{HeadScores, draw_next, scores_of_weights};
 use nalgebra::{DMatrix, DVector};
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 use serde_json::json;
+use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -38,9 +39,12 @@ pub struct Open {
     /// Shows the weights of these heads: a block, a point and the head's place in it, both from 0.
     #[arg(long, value_delimiter = ',', value_parser = head, value_name = "L.H")]
     weights: Vec<Head>,
-    /// Switches these heads off.
+    /// Switches these heads off: their output is zero.
     #[arg(long, value_delimiter = ',', value_parser = head, value_name = "L.H")]
     ablate: Vec<Head>,
+    /// Their output is its mean over the first 512 tokens of this file instead.
+    #[arg(long, requires = "ablate", value_name = "FILE")]
+    mean_over: Option<PathBuf>,
     /// Prints everything as JSON instead.
     #[arg(long)]
     json: bool,
@@ -99,10 +103,26 @@ impl Open {
             _ => Some(network.losses(&ids)?),
         };
         let shape = (network.parameters(), network.blocks.len(), load);
+        let means = match (&self.mean_over, &words) {
+            (None, _) => None,
+            (Some(_), None) => bail!("`--mean-over` needs the model's tokenizer"),
+            (Some(path), Some(words)) => {
+                let text = fs::read_to_string(path)
+                    .with_context(|| format!("{} can't be read", path.display()))?;
+                let mut ids = words.ids(&text)?;
+                ids.truncate(CHUNK);
+                let means = Means::of(&network, &[ids]);
+                Some(means.with_context(|| format!("in {}", path.display()))?)
+            }
+        };
         let heads = self.ablate.clone();
-        network.without_heads(&heads, |network| {
+        let tell = |network: &Network| {
             self.tell(network, words.as_ref(), &ids, before.as_deref(), shape)
-        })
+        };
+        match means {
+            None => network.without_heads(&heads, tell),
+            Some(means) => means.without(&mut network, &heads, tell),
+        }
     }
 
     fn tell(

@@ -2,6 +2,7 @@
 
 mod families;
 mod gguf;
+mod means;
 mod network;
 mod safetensors;
 mod tensors;
@@ -10,6 +11,7 @@ mod tokenizer;
 use anyhow::{Context as _, Result};
 pub use families::Family;
 use families::{Builder, Sizes};
+pub use means::Means;
 pub use network::{
     Activation, Block, Feed, Head, Linear, Network, Norm, Seen, log_sum_exps,
 };

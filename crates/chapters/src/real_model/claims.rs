@@ -148,12 +148,8 @@ fn what_the_chapter_says_of_it() {
     for random in &answers[5..] {
         assert!(random.heads.len() == 4 && random.shift_held_out > 0.8 * held_out(0));
     }
-    // "A head of the model does better than the model", whose answer goes over as seldom without it, and never the wrong way.
+    // "A head of the model does better than the model", whose answer hardly ever goes over.
     assert!(late.head.right > answers[0].right + 5);
-    for row in [0, 2] {
-        assert_eq!(answers[row].right, it.sentences / 2 + answers[row].both_right);
-        assert_eq!(answers[row].right, answers[0].right);
-    }
     assert!(2 * answers[0].both_right < late.head.pairs_with_two_answers);
     // "Two thirds of the way", and "within a few blocks".
     let [late, between, last] = ["the late word", "between", "the last token"]
@@ -234,6 +230,12 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
     // In other words it looks as hard and is missed much less.
     let travel = &facts.reasons[1];
     assert!(head(1, "23.4").weight > 0.9 && head(1, "23.4").without > 0.7 * travel.mean);
+    // The worst at random costs less than the heads that are needed.
+    for (reason, needed) in [(0, ["23.4", "12.0", "11.7"].as_slice()), (2, &["29.1"])] {
+        let random = facts.reasons[reason].random.iter().map(|row| row.without);
+        let worst = random.fold(1.0, f64::min);
+        assert!(needed.iter().all(|name| head(reason, name).without < 0.8 * worst));
+    }
     // Against.
     let ball = &facts.reasons[2];
     let against = head(2, "24.4");

@@ -210,6 +210,8 @@ pub struct Reason {
     pub cases: usize,
     pub mean: f64,
     pub heads: Vec<ReasonHead>,
+    /// Heads drawn from all others.
+    pub random: Vec<ReasonHead>,
 }
 
 #[derive(Deserialize)]

@@ -222,11 +222,8 @@ fn it(page: &mut Page, facts: &Facts) {
         page.value(format!("late-{end}-cat"), percent(*cat, 0));
         page.value(format!("late-{end}-mat"), percent(*mat, 0));
     }
-    for (key, nouns) in
-        [("late-nouns", &late.head), ("late-nouns-bob", &late.head_with_name)]
-    {
-        page.value(key, percent(on_noun(nouns, 0) + on_noun(nouns, 1), 0));
-    }
+    let nouns = &late.head_with_name;
+    page.value("late-nouns-bob", percent(on_noun(nouns, 0) + on_noun(nouns, 1), 0));
     page.value("late-bob", percent(late.on_name, 0));
 }
 
@@ -247,12 +244,10 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     let answer = |what: &str, row: &Answers| {
         vec![what.to_owned(), row.both_right.to_string(), row.right.to_string()]
     };
-    let without = format!("the answer without head {}", it.causal.head.head);
     let rows = [
         from("*it*", &it.causal.head),
         from("the last word", &it.late_word.head),
         answer("the model's answer", &answers[0]),
-        answer(&without, &answers[2]),
     ];
     let header = [
         "",
@@ -260,6 +255,8 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
         &format!("right, in sentences of {}", it.sentences),
     ];
     page.table("follows", &header, &rows);
+    page.value("odds-moved", fixed(answers[0].shift.exp(), 1));
+    page.value("odds-moved-without", fixed(answers[2].shift.exp(), 1));
     page.value("answers-shifted", answers[0].shifted.to_string());
     let factor = |shift: f64| fixed(shift.exp(), 2);
     let header: [Column<Answers>; 4] = [
@@ -312,8 +309,6 @@ fn pronouns(page: &mut Page, facts: &Facts) {
     let pronouns = &facts.pronouns;
     page.value("pronouns-chosen-on", pronouns.chosen_on.to_string());
     page.value("pronouns-sentences", pronouns.sentences.to_string());
-    let most = pronouns.heads.iter().map(|head| head.right).max();
-    page.value("pronouns-most", most.unwrap_or(0).to_string());
     page.table_of(
         "pronouns",
         &pronouns.heads,
@@ -384,17 +379,27 @@ fn reasons(page: &mut Page, facts: &Facts) {
         page.value(format!("{key}-example"), format!("{} …", reason.example));
     }
     for (key, reason) in [("capital", &facts.reasons[0]), ("ball", &facts.reasons[2])] {
-        page.table_of(
-            &format!("reason-{key}"),
-            &reason.heads,
-            &[
-                ("head", &|row: &ReasonHead| row.head.clone()),
-                ("weight of the last token on the word", &|row| percent(row.weight, 0)),
-                ("p without it", &|row| percent(row.without, 0)),
-                ("p falls in", &|row| format!("{} of {}", row.falls, reason.cases)),
-            ],
-        );
+        let row = |name: String, row: &ReasonHead| {
+            vec![
+                name,
+                percent(row.weight, 0),
+                percent(row.without, 0),
+                format!("{} of {}", row.falls, reason.cases),
+            ]
+        };
+        let mut rows: Vec<_> =
+            reason.heads.iter().map(|of| row(of.head.clone(), of)).collect();
+        let worst = reason.random.iter().min_by(|a, b| a.without.total_cmp(&b.without));
+        rows.extend(worst.map(|of| row(format!("{}, at random", of.head), of)));
+        let header = [
+            "head",
+            "weight of the last token on the word",
+            "p without it",
+            "p falls in",
+        ];
+        page.table(&format!("reason-{key}"), &header, &rows);
     }
+    page.value("reason-draws", facts.reasons[0].random.len().to_string());
     let travel = &facts.reasons[1].heads[0];
     page.value("travel-weight", percent(travel.weight, 0));
     page.value("travel-without", percent(travel.without, 0));

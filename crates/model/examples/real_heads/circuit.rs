@@ -1,10 +1,8 @@
 //! Previous-token heads and induction heads, by what is lost without them.
 
-use super::heads::{
-    Means, all_heads, drawn_from, map, mean, name, names, ranked, rounded,
-};
+use super::heads::{all_heads, drawn_from, map, mean, name, names, ranked, rounded};
 use anyhow::Result;
-use model::opened::{Head, Network, Seen};
+use model::opened::{Head, Means, Network, Seen};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};

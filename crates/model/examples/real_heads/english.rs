@@ -1,12 +1,11 @@
 //! Pronouns whose answer stands before them, names, blocks, and next words that have a reason.
 
 use super::heads::{
-    Map, Means, all_heads, by_chance, drawn_from, map, mean, name, names, on, ranked,
-    rounded,
+    Map, all_heads, by_chance, drawn_from, map, mean, name, names, on, ranked, rounded,
 };
 use super::reading::{Reading, Reason, Texts, Words};
 use anyhow::Result;
-use model::opened::{Head, Network};
+use model::opened::{Head, Means, Network};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -215,7 +214,11 @@ pub fn reason(
     let seen = cases.iter().map(|(reading, ..)| network.look(&reading.ids));
     let seen = seen.collect::<Result<Vec<_>>>()?;
     let with_all = probabilities(network)?;
-    let row = |&head: &Head| {
+    let others: Vec<Head> = all_heads(network)
+        .into_iter()
+        .filter(|head| !told.heads.contains(head))
+        .collect();
+    let mut row = |&head: &Head| {
         let weights = std::iter::zip(&seen, &cases).map(|(seen, (reading, at, _))| {
             on(seen, head, reading.ids.len() - 1, at.clone())
         });
@@ -226,8 +229,10 @@ pub fn reason(
             "head": name(head), "weight": rounded(mean(weights)), "falls": falls.count(), "without": rounded(mean(without)),
         }))
     };
-    let rows = told.heads.iter().map(row).collect::<Result<Vec<_>>>()?;
+    let rows = told.heads.iter().map(&mut row).collect::<Result<Vec<_>>>()?;
+    let random = drawn_from(&others, 5, 1);
+    let random = random.iter().map(row).collect::<Result<Vec<_>>>()?;
     Ok(json!({
-        "example": cases[0].0.text, "cases": cases.len(), "mean": rounded(mean(with_all)), "heads": rows,
+        "example": cases[0].0.text, "cases": cases.len(), "mean": rounded(mean(with_all)), "heads": rows, "random": random,
     }))
 }

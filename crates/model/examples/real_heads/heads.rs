@@ -1,6 +1,5 @@
-//! Numbers for each head, and heads that are off.
+//! Numbers for each head.
 
-use anyhow::Result;
 use model::opened::{Head, Network, Seen};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
@@ -69,45 +68,4 @@ pub fn by_chance(n: usize, count: impl Fn(&[bool]) -> Option<usize>) -> usize {
     let mut draws: Vec<_> = (0..2000).map(&mut draw).collect();
     draws.sort_unstable();
     draws[1900].unwrap_or(0)
-}
-
-/// What heads find on average: where a head is "off", it finds this for every token. Zero would be a value that the model has never seen there.
-pub struct Means {
-    /// Of all heads of a block side by side.
-    outputs: Vec<Vec<f64>>,
-    /// The width of a head.
-    d: usize,
-}
-
-impl Means {
-    /// Over all tokens but the first of some texts.
-    pub fn of(network: &Network, texts: &[Vec<usize>]) -> Result<Self> {
-        let mut outputs: Vec<Vec<f64>> = vec![];
-        for ids in texts {
-            let found = network.look(ids)?.found;
-            outputs.resize_with(found.len(), || vec![0.0; found[0].ncols()]);
-            for (sums, found) in outputs.iter_mut().zip(&found) {
-                for (sum, column) in sums.iter_mut().zip(found.column_iter()) {
-                    *sum += column.iter().skip(1).copied().map(f64::from).sum::<f64>();
-                }
-            }
-        }
-        let count: usize = texts.iter().map(|ids| ids.len() - 1).sum();
-        outputs.iter_mut().flatten().for_each(|sum| *sum /= count as f64);
-        let d = outputs[0].len() / network.blocks[0].attention.n_heads();
-        Ok(Means { outputs, d })
-    }
-
-    /// Runs something while these heads are off.
-    pub fn without<R>(
-        &self,
-        network: &mut Network,
-        heads: &[Head],
-        run: impl FnOnce(&Network) -> Result<R>,
-    ) -> Result<R> {
-        let of_head = |(l, h): Head| {
-            self.outputs[l][h * self.d..][..self.d].iter().map(|&x| x as f32).collect()
-        };
-        network.with_heads_replaced(heads, of_head, run)
-    }
 }

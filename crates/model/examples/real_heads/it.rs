@@ -1,11 +1,11 @@
 //! What "it" refers to: where heads look, and what the model says.
 
 use super::heads::{
-    Means, all_heads, by_chance, drawn_from, map, mean, name, names, on, ranked, rounded,
+    all_heads, by_chance, drawn_from, map, mean, name, names, on, ranked, rounded,
 };
 use super::reading::{Pair, Reading, Words};
 use anyhow::{Context as _, Result};
-use model::opened::{Head, Network};
+use model::opened::{Head, Means, Network};
 use nalgebra::DMatrix;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

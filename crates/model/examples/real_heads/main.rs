@@ -16,8 +16,8 @@ mod reading;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
-use heads::{Means, map, mean, name, rounded};
-use model::opened::{Family, Network};
+use heads::{map, mean, name, rounded};
+use model::opened::{Family, Means, Network};
 use reading::{FOLDER, MINILM, SMOLLM2, Texts, Words, open};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

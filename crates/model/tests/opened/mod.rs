@@ -515,8 +515,9 @@ fn the_command_prints_what_the_book_shows() -> Result<()> {
     };
     let france = printed(&["--text", "The capital of France is", "--write", "12"])?;
     assert_eq!(france, include_str!("../../opened/france.txt"));
+    let licence = concat!(env!("CARGO_MANIFEST_DIR"), "/../../LICENSE-MIT");
     let twice = "The goat pear tin door rain chair goat pear tin door rain chair";
-    let twice = printed(&["--text", twice, "--ablate", "16.0"])?;
+    let twice = printed(&["--text", twice, "--ablate", "16.0", "--mean-over", licence])?;
     let (losses, _) = twice.split_once("\n\n").unwrap();
     assert_eq!(losses, include_str!("../../opened/twice.txt").trim_end());
     Ok(())
