@@ -406,6 +406,8 @@ fn reasons(page: &mut Page, facts: &Facts) {
     page.value("capitals", facts.reasons[0].cases.to_string());
     page.value("against-head", &facts.reasons[2].heads[0].head);
     page.value("hardly-head", &facts.reasons[2].heads[1].head);
+    let [fourth, fifth] = [3, 4].map(|row| &facts.reasons[0].heads[row].head);
+    page.value("capital-needed", format!("Heads {fourth} and {fifth}"));
     page.value("capital-head", &facts.reasons[0].heads[0].head);
     page.value("last-head", &facts.reasons[2].heads[2].head);
 }
