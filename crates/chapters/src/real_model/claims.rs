@@ -36,6 +36,9 @@ fn what_the_chapter_says_of_the_chain() {
     assert!(without > 2.5 * all);
     // "Half of what the second reading gained is still there, and a little more without the four."
     let gained = mean(&repeated.first) - all;
+    // "The first reading costs as much without it."
+    let first = link("the best previous-token head").first;
+    assert!((first - link("none").first).abs() < 0.3, "{first}");
     for (what, range) in [
         ("the best previous-token head", 0.45..0.55),
         ("the best four induction heads", 0.55..0.65),
@@ -150,6 +153,7 @@ fn what_the_chapter_says_of_it() {
     }
     // "A head of the model does better than the model", whose answer hardly ever goes over.
     assert!(late.head.right > answers[0].right + 5);
+    assert!(facts.resolved.in_a_chat.right <= answers[0].right);
     assert!(2 * answers[0].both_right < late.head.pairs_with_two_answers);
     // "Two thirds of the way", and "within a few blocks".
     let [late, between, last] = ["the late word", "between", "the last token"]

@@ -58,6 +58,7 @@ pub struct Repeated {
 pub struct Link {
     pub what: String,
     pub heads: Vec<String>,
+    pub first: f64,
     pub second: f64,
     /// The induction scores of the four best induction heads.
     pub patterns: Vec<f64>,
@@ -131,6 +132,8 @@ pub struct LateWord {
 #[derive(Deserialize)]
 pub struct Resolved {
     pub answers: Vec<Answers>,
+    /// Asked in the form of a chat.
+    pub in_a_chat: Answers,
     pub patched_pairs: usize,
     pub patched: BTreeMap<String, Vec<f64>>,
 }

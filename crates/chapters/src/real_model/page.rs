@@ -151,6 +151,10 @@ fn chain(page: &mut Page, facts: &Facts) {
     page.value("previous-score", percent(previous[0].1, 0));
     page.value("second-previous", &previous[1].0);
     page.value("induction", &induction[0]);
+    page.value("chain-first", fixed(links[1].first, 1));
+    let repeated = &facts.repeated;
+    page.value("gained", fixed(mean(&repeated.first) - mean(&repeated.second), 1));
+    page.value("among-tokens", fixed((repeated.tokens as f64).ln(), 1));
     page.value("chain-loss", fixed(links[1].second, 1));
     let [partly, constant] = constant_heads(facts);
     page.value("constant", constant);
@@ -248,6 +252,7 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
         from("*it*", &it.causal.head),
         from("the last word", &it.late_word.head),
         answer("the model's answer", &answers[0]),
+        answer("the same, asked as in a chat", &resolved.in_a_chat),
     ];
     let header = [
         "",
@@ -256,6 +261,7 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     ];
     page.table("follows", &header, &rows);
     page.value("odds-moved", fixed(answers[0].shift.exp(), 1));
+    page.value("odds-moved-bob", fixed(answers[1].shift.exp(), 1));
     page.value("odds-moved-without", fixed(answers[2].shift.exp(), 1));
     page.value("answers-shifted", answers[0].shifted.to_string());
     let factor = |shift: f64| fixed(shift.exp(), 2);

@@ -108,6 +108,11 @@ pub fn it(
     }))
 }
 
+/// How the model is asked, and how it is asked as in the chats with which it was trained.
+const PLAIN: &str = "{text} In this sentence, \"{pronoun}\" refers to the";
+const CHAT: &str = "<|im_start|>user\n{text} In this sentence, what does \"{pronoun}\" refer to?<|im_end|>\n\
+    <|im_start|>assistant\nIn this sentence, \"{pronoun}\" refers to the";
+
 /// A sentence, the question what its pronoun refers to, and the two nouns.
 struct Question {
     reading: Reading,
@@ -116,14 +121,18 @@ struct Question {
 }
 
 impl Question {
-    /// About each sentence of each pair.
-    fn all(words: &Words, pairs: &[Pair], pronoun: &str) -> Result<Vec<[Self; 2]>> {
+    /// About each sentence of each pair; `form` has places for the sentence and the pronoun.
+    fn all(
+        words: &Words,
+        pairs: &[Pair],
+        form: &str,
+        pronoun: &str,
+    ) -> Result<Vec<[Self; 2]>> {
         let ask = |pair: &Pair, end: usize| -> Result<Self> {
             let text = pair.sentence(&pair.late[end], pronoun);
             Ok(Question {
-                reading: words.read(&format!(
-                    "{text} In this sentence, \"{pronoun}\" refers to the"
-                ))?,
+                reading: words
+                    .read(&form.replace("{text}", &text).replace("{pronoun}", pronoun))?,
                 late: pair.late[end].clone(),
                 nouns: [
                     words.first_token(&pair.nouns[0])?,
@@ -163,14 +172,17 @@ pub fn resolved(
     means: &Means,
     old: Option<&Value>,
 ) -> Result<Value> {
-    let of_it = Question::all(words, pairs, "it")?;
-    let of_bob = Question::all(words, pairs, "Bob")?;
+    let of_it = Question::all(words, pairs, PLAIN, "it")?;
+    let of_bob = Question::all(words, pairs, PLAIN, "Bob")?;
+    let in_a_chat = Question::all(words, pairs, CHAT, "it")?;
     // Each head off in turn, on every second pair: that takes a quarter of an hour, and isn't done again for a comparison.
     let search = match old {
         Some(old) => serde_json::from_value(old["shift_without"].clone())?,
         None => {
-            let every_second: Vec<_> =
-                Question::all(words, pairs, "it")?.into_iter().step_by(2).collect();
+            let every_second: Vec<_> = Question::all(words, pairs, PLAIN, "it")?
+                .into_iter()
+                .step_by(2)
+                .collect();
             let mut shifts = map(network, |_| 0.0);
             for (l, h) in all_heads(network) {
                 shifts[l][h] =
@@ -196,7 +208,7 @@ pub fn resolved(
         ("Bob", &of_bob, carrying),
     ];
     rows.extend([1, 2, 3].map(|seed| ("it", &of_it, drawn_from(&others, 4, seed))));
-    let row = |(what, questions, heads): (&str, &Vec<[Question; 2]>, Vec<Head>)| {
+    let mut row = |(what, questions, heads): (&str, &Vec<[Question; 2]>, Vec<Head>)| {
         let margins = means
             .without(network, &heads, |network| Question::margins(network, questions))?;
         let right =
@@ -210,8 +222,10 @@ pub fn resolved(
             "shift_held_out": shift_of(&margins.iter().skip(1).step_by(2).copied().collect::<Vec<_>>()),
         }))
     };
-    let answers = rows.into_iter().map(row).collect::<Result<Vec<_>>>()?;
-    let mut told = json!({ "answers": answers, "shift_without": search });
+    let answers = rows.into_iter().map(&mut row).collect::<Result<Vec<_>>>()?;
+    let in_a_chat = row(("it", &in_a_chat, vec![]))?;
+    let mut told =
+        json!({ "answers": answers, "in_a_chat": in_a_chat, "shift_without": search });
     if old.is_none() {
         (told["patched_pairs"], told["patched"]) = patched(network, &of_it)?;
     }
