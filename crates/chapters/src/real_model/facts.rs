@@ -58,7 +58,6 @@ pub struct Repeated {
 pub struct Link {
     pub what: String,
     pub heads: Vec<String>,
-    pub first: f64,
     pub second: f64,
     /// The induction scores of the four best induction heads.
     pub patterns: Vec<f64>,
@@ -140,6 +139,7 @@ pub struct Resolved {
 
 #[derive(Deserialize)]
 pub struct Answers {
+    #[cfg(test)]
     pub what: String,
     pub heads: Vec<String>,
     pub right: usize,

@@ -5,7 +5,7 @@ use super::facts::{
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
-use crate::output::{Column, Page};
+use crate::output::Page;
 use crate::trained::took;
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -81,9 +81,6 @@ fn kinds(page: &mut Page, facts: &Facts) {
     page.value("even", fixed(repeated.even, 1));
     page.value("first-reading", fixed(mean(&repeated.first), 1));
     page.value("second-reading", fixed(mean(&repeated.second), 1));
-    let sinks = &facts.blocks.first;
-    page.value("sink-early", percent(mean(&sinks[..2]), 0));
-    page.value("sink-late", percent(mean(&sinks[12..29]), 0));
 }
 
 /// What a row of heads is called in a table.
@@ -150,11 +147,8 @@ fn chain(page: &mut Page, facts: &Facts) {
     page.value("previous", &previous[0].0);
     page.value("previous-score", percent(previous[0].1, 0));
     page.value("second-previous", &previous[1].0);
+    page.value("early-previous", format!("{} and {}", previous[2].0, previous[3].0));
     page.value("induction", &induction[0]);
-    page.value("chain-first", fixed(links[1].first, 1));
-    let repeated = &facts.repeated;
-    page.value("gained", fixed(mean(&repeated.first) - mean(&repeated.second), 1));
-    page.value("among-tokens", fixed((repeated.tokens as f64).ln(), 1));
     page.value("chain-loss", fixed(links[1].second, 1));
     let [partly, constant] = constant_heads(facts);
     page.value("constant", constant);
@@ -260,18 +254,19 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
         &format!("right, in sentences of {}", it.sentences),
     ];
     page.table("follows", &header, &rows);
-    page.value("odds-moved", fixed(answers[0].shift.exp(), 1));
-    page.value("odds-moved-bob", fixed(answers[1].shift.exp(), 1));
-    page.value("odds-moved-without", fixed(answers[2].shift.exp(), 1));
+    page.value("odds-pair", fixed(tired / soft, 1));
     page.value("answers-shifted", answers[0].shifted.to_string());
     let factor = |shift: f64| fixed(shift.exp(), 2);
-    let header: [Column<Answers>; 4] = [
-        ("pronoun", &|row| row.what.clone()),
-        ("off", &|row| heads(&row.heads)),
-        ("the ending moves the odds by", &|row| factor(row.shift)),
-        ("share", &|row| percent(row.shift / answers[0].shift, 0)),
+    let rows = [
+        ("as it is".to_owned(), &answers[0]),
+        (format!("without head {}", facts.it.causal.head.head), &answers[2]),
+        (
+            "with *Bob* in place of *it*, in the sentence and in the question".into(),
+            &answers[1],
+        ),
     ];
-    page.table_of("answers", &answers[..3], &header);
+    let rows = rows.map(|(what, row)| vec![what, factor(row.shift)]);
+    page.table("answers", &["", "the ending moves the odds by"], &rows);
     // On the pairs on which no head was chosen.
     let held_out = |row: usize| factor(answers[row].shift_held_out);
     let random = answers[5..].iter().map(|row| row.shift_held_out);
@@ -413,6 +408,7 @@ fn reasons(page: &mut Page, facts: &Facts) {
     page.value("against-head", &facts.reasons[2].heads[0].head);
     page.value("hardly-head", &facts.reasons[2].heads[1].head);
     let [fourth, fifth] = [3, 4].map(|row| &facts.reasons[0].heads[row].head);
+    page.value("capital-unneeded", &facts.reasons[0].heads[2].head);
     page.value("capital-needed", format!("Heads {fourth} and {fifth}"));
     page.value("capital-head", &facts.reasons[0].heads[0].head);
     page.value("last-head", &facts.reasons[2].heads[2].head);
