@@ -179,6 +179,10 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
     let mut nearest: Vec<usize> = (0..blocks.near.len()).collect();
     nearest.sort_by(|a, b| blocks.near[*b].total_cmp(&blocks.near[*a]));
     assert!(nearest[..5].iter().all(|block| (10..=28).contains(block)), "{nearest:?}");
+    // "Two early heads look one back."
+    for head in ["2.1", "1.2"] {
+        assert!(facts.score("previous", head) > 0.7, "{head}");
+    }
     // The sink.
     assert!(blocks.first[..2].iter().all(|share| *share < 0.05));
     assert!(blocks.first[12..29].iter().all(|share| *share > 0.25));
