@@ -47,8 +47,7 @@ fn what_the_chapter_says_of_the_chain() {
     for what in [
         "the other eight of block 16",
         "the next best previous-token head",
-        "the next five up to block 16",
-        "five at random below block 16",
+        "five at random before block 16",
     ] {
         let (loss, kept) = of(link(what));
         assert!(loss - all < (without - all) / 3.0, "{what}: {loss}");

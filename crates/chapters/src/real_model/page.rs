@@ -358,8 +358,6 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
     // As many as the best of all heads has by chance.
     let shown = facts.names.heads.iter();
     let shown = shown.take_while(|row| row.more >= facts.names.more_by_chance).count();
-    let best = &facts.names.heads[0];
-    page.value("names-head", &best.head);
     page.value("names-chance", facts.names.more_by_chance.to_string());
     page.table_of(
         "names",

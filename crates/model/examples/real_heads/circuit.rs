@@ -87,14 +87,12 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
     let induction = ranked(&scores["induction"])[..4].to_vec();
     let beside = heads.iter().copied().filter(|head| head.0 == first.0 && *head != first);
     let beside_it = format!("the other eight of block {}", first.0);
-    let next_five = format!("the next five up to block {}", first.0);
-    let below_it = format!("five at random below block {}", first.0);
+    let below_it = format!("five at random before block {}", first.0);
     let mut rows: Vec<(&str, Vec<Head>)> = vec![
         ("none", vec![]),
         ("the best previous-token head", vec![first]),
         (&beside_it, beside.collect()),
         ("the next best previous-token head", vec![previous[1]]),
-        (&next_five, previous[1..6].to_vec()),
     ];
     let below = heads
         .iter()
