@@ -146,8 +146,6 @@ pub struct Answers {
     pub both_right: usize,
     /// How much further log p leans to the first noun where that is meant.
     pub shift: f64,
-    /// Pairs that shift to the right noun.
-    pub shifted: usize,
     /// log p of the first noun less log p of the second, in the sentences of the first pair.
     pub first_pair: [f64; 2],
     /// The shift of the pairs on which no head was chosen.
@@ -222,6 +220,7 @@ pub struct ReasonHead {
     pub head: String,
     pub weight: f64,
     pub without: f64,
+    #[cfg(test)]
     pub falls: usize,
 }
 

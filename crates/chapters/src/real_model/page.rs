@@ -94,6 +94,7 @@ fn chain(page: &mut Page, facts: &Facts) {
     let links = &facts.repeated.chain;
     // Long lists are told in words alone.
     let off = |link: &Link| match link.heads.len() {
+        1 if link.what.starts_with("the same") => link.what.clone(),
         1 | 4 | 5 => format!("{}: {}", link.what, heads(&link.heads)),
         _ => link.what.clone(),
     };
@@ -149,6 +150,11 @@ fn chain(page: &mut Page, facts: &Facts) {
     page.value("second-previous", &previous[1].0);
     page.value("early-previous", format!("{} and {}", previous[2].0, previous[3].0));
     page.value("induction", &induction[0]);
+    let gained = mean(&facts.repeated.first) - mean(&facts.repeated.second);
+    page.value("gained", fixed(gained, 1));
+    let left = |link: &Link| fixed(mean(&facts.repeated.first) - link.second, 1);
+    page.value("gained-without", left(&links[1]));
+    page.value("gained-four", links.last().map(left).unwrap_or_default());
     page.value("chain-loss", fixed(links[1].second, 1));
     let [partly, constant] = constant_heads(facts);
     page.value("constant", constant);
@@ -255,18 +261,12 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     ];
     page.table("follows", &header, &rows);
     page.value("odds-pair", fixed(tired / soft, 1));
-    page.value("answers-shifted", answers[0].shifted.to_string());
     let factor = |shift: f64| fixed(shift.exp(), 2);
-    let rows = [
-        ("as it is".to_owned(), &answers[0]),
-        (format!("without head {}", facts.it.causal.head.head), &answers[2]),
-        (
-            "with *Bob* in place of *it*, in the sentence and in the question".into(),
-            &answers[1],
-        ),
-    ];
-    let rows = rows.map(|(what, row)| vec![what, factor(row.shift)]);
-    page.table("answers", &["", "the ending moves the odds by"], &rows);
+    for (key, row) in
+        [("odds-moved", 0), ("odds-moved-bob", 1), ("odds-moved-without", 2)]
+    {
+        page.value(key, fixed(answers[row].shift.exp(), 1));
+    }
     // On the pairs on which no head was chosen.
     let held_out = |row: usize| factor(answers[row].shift_held_out);
     let random = answers[5..].iter().map(|row| row.shift_held_out);
@@ -379,23 +379,13 @@ fn reasons(page: &mut Page, facts: &Facts) {
     }
     for (key, reason) in [("capital", &facts.reasons[0]), ("ball", &facts.reasons[2])] {
         let row = |name: String, row: &ReasonHead| {
-            vec![
-                name,
-                percent(row.weight, 0),
-                percent(row.without, 0),
-                format!("{} of {}", row.falls, reason.cases),
-            ]
+            vec![name, percent(row.weight, 0), percent(row.without, 0)]
         };
         let mut rows: Vec<_> =
             reason.heads.iter().map(|of| row(of.head.clone(), of)).collect();
         let worst = reason.random.iter().min_by(|a, b| a.without.total_cmp(&b.without));
         rows.extend(worst.map(|of| row(format!("{}, at random", of.head), of)));
-        let header = [
-            "head",
-            "weight of the last token on the word",
-            "p without it",
-            "p falls in",
-        ];
+        let header = ["head", "weight of the last token on the word", "p without it"];
         page.table(&format!("reason-{key}"), &header, &rows);
     }
     page.value("reason-draws", facts.reasons[0].random.len().to_string());

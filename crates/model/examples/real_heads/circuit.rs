@@ -3,11 +3,12 @@
 use super::heads::{all_heads, drawn_from, map, mean, name, names, ranked, rounded};
 use anyhow::Result;
 use model::opened::{Head, Means, Network, Seen};
+use nalgebra::RowDVector;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{AddAssign as _, Range};
 
 /// How many random tokens are said twice.
 const REPEATED: usize = 50;
@@ -39,6 +40,25 @@ fn two_losses<'t>(
 /// The means over texts.
 fn mean_losses(losses: &[[f64; 2]]) -> [f64; 2] {
     [0, 1].map(|reading| rounded(mean(losses.iter().map(|losses| losses[reading]))))
+}
+
+/// What is seen of a text where a head is off at some of the tokens only.
+fn seen_with_head_off_at(
+    network: &Network,
+    means: &Means,
+    ids: &[usize],
+    head: Head,
+    tokens: Range<usize>,
+) -> Result<Seen> {
+    let mean = RowDVector::from_vec(means.of_head(head));
+    let (d, parameters) = (mean.len(), &network.blocks[head.0].attention.parameters);
+    let w_o = parameters.w_o.rows(head.1 * d, d);
+    network.look_edited(ids, |block, found, output| {
+        for i in tokens.clone().filter(|_| block == head.0) {
+            let change = &mean - found.row(i).columns(head.1 * d, d);
+            output.row_mut(i).add_assign(change * w_o);
+        }
+    })
 }
 
 const KINDS: [&str; 4] = ["previous", "induction", "itself", "first"];
@@ -82,41 +102,62 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
 
     // The chain: which heads, when they are off, take the pattern of the induction heads with them.
     let mut previous = ranked(&scores["previous"]);
-    let first = previous[0];
-    previous.retain(|head| head.0 <= first.0); // those that stand below the induction heads
+    let best = previous[0];
+    previous.retain(|head| head.0 <= best.0); // those that stand below the induction heads
     let induction = ranked(&scores["induction"])[..4].to_vec();
-    let beside = heads.iter().copied().filter(|head| head.0 == first.0 && *head != first);
-    let beside_it = format!("the other eight of block {}", first.0);
-    let below_it = format!("five at random before block {}", first.0);
+    let beside = heads.iter().copied().filter(|head| head.0 == best.0 && *head != best);
+    let beside_it = format!("the other eight of block {}", best.0);
+    let below_it = format!("five at random before block {}", best.0);
     let mut rows: Vec<(&str, Vec<Head>)> = vec![
         ("none", vec![]),
-        ("the best previous-token head", vec![first]),
+        ("the best previous-token head", vec![best]),
         (&beside_it, beside.collect()),
         ("the next best previous-token head", vec![previous[1]]),
     ];
     let below = heads
         .iter()
         .copied()
-        .filter(|&(l, h)| l < first.0 && scores["previous"][l][h] < 0.3);
+        .filter(|&(l, h)| l < best.0 && scores["previous"][l][h] < 0.3);
     let below: Vec<Head> = below.collect();
     rows.extend([1, 2, 3].map(|s| (below_it.as_str(), drawn_from(&below, 5, s))));
     rows.push(("the best induction head", vec![induction[0]]));
     rows.push(("the best four induction heads", induction.clone()));
+    let patterns = |seen: &[Seen]| {
+        let pattern = |&head: &Head| {
+            rounded(mean(seen.iter().map(|seen| score(seen, head, "induction"))))
+        };
+        induction.iter().map(pattern).collect::<Vec<_>>()
+    };
     let row = |(what, off): (&str, Vec<Head>)| {
         means.without(network, &off, |network| {
             let seen = texts.iter().map(|ids| network.look(ids));
             let seen = seen.collect::<Result<Vec<_>>>()?;
-            let pattern = |&head: &Head| {
-                rounded(mean(seen.iter().map(|seen| score(seen, head, "induction"))))
-            };
             let [first, second] = mean_losses(&two_losses(network, &texts)?);
             Ok(json!({
-                "what": what, "heads": names(&off), "first": first, "second": second,
-                "patterns": induction.iter().map(pattern).collect::<Vec<_>>(),
+                "what": what, "heads": names(&off), "first": first, "second": second, "patterns": patterns(&seen),
             }))
         })
     };
-    let chain = rows.into_iter().map(row).collect::<Result<Vec<_>>>()?;
+    let mut chain = rows.into_iter().map(row).collect::<Result<Vec<_>>>()?;
+    // The same head off in one of the readings.
+    let readings =
+        [("first", 0..REPEATED + 1), ("second", REPEATED + 1..2 * REPEATED + 1)];
+    for (place, (reading, tokens)) in readings.into_iter().enumerate() {
+        let seen = texts
+            .iter()
+            .map(|ids| seen_with_head_off_at(network, &means, ids, best, tokens.clone()));
+        let seen = seen.collect::<Result<Vec<_>>>()?;
+        let losses = std::iter::zip(&seen, &texts).map(|(seen, ids)| {
+            let hidden = &seen.hidden[network.blocks.len()];
+            let losses = network.losses_after(hidden, &ids[1..])?;
+            Ok(mean(losses[REPEATED + 1..].to_vec()))
+        });
+        let losses = losses.collect::<Result<Vec<_>>>()?;
+        chain.insert(2 + place, json!({
+            "what": format!("the same, in the {reading} reading only"), "heads": names(&[best]),
+            "second": rounded(mean(losses)), "patterns": patterns(&seen),
+        }));
+    }
     let [first, second] = [0, 1].map(|reading| {
         losses.iter().map(|losses| rounded(losses[reading])).collect::<Vec<_>>()
     });

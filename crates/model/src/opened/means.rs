@@ -36,6 +36,13 @@ impl Means {
         Ok(Means { outputs, d })
     }
 
+    /// Of a head (d).
+    #[must_use]
+    pub fn of_head(&self, (block, head): Head) -> Vec<f32> {
+        let outputs = &self.outputs[block][head * self.d..][..self.d];
+        outputs.iter().map(|&x| x as f32).collect()
+    }
+
     /// Runs something while these heads are off.
     ///
     /// # Errors
@@ -46,9 +53,6 @@ impl Means {
         heads: &[Head],
         run: impl FnOnce(&Network) -> Result<R>,
     ) -> Result<R> {
-        let of_head = |(l, h): Head| {
-            self.outputs[l][h * self.d..][..self.d].iter().map(|&x| x as f32).collect()
-        };
-        network.with_heads_replaced(heads, of_head, run)
+        network.with_heads_replaced(heads, |head| self.of_head(head), run)
     }
 }

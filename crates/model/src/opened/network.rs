@@ -288,11 +288,25 @@ impl Network {
     /// # Errors
     /// As [`Network::forward`].
     pub fn look(&self, tokens: &[usize]) -> Result<Seen> {
+        self.look_edited(tokens, |_, _, _| ())
+    }
+
+    /// The same, where `edit` may change what the attention of each block adds (n, d_model); it is told what its heads found.
+    ///
+    /// # Errors
+    /// As [`Network::forward`].
+    pub fn look_edited(
+        &self,
+        tokens: &[usize],
+        mut edit: impl FnMut(usize, &DMatrix<f32>, &mut DMatrix<f32>),
+    ) -> Result<Seen> {
         let (mut hidden, mut weights, mut found) = (vec![], vec![], vec![]);
         let attend = |number: usize, x: &DMatrix<f32>| {
             let options = ForwardOptions::new().mask(self.mask()).engine(ByWeights);
-            let (output, cache) = self.blocks[number].attention.forward(x, options)?;
+            let (mut output, cache) =
+                self.blocks[number].attention.forward(x, options)?;
             weights.push(cache.weights().to_vec());
+            edit(number, &cache.forward().output, &mut output);
             found.push(cache.forward().output.clone());
             Ok(output)
         };
