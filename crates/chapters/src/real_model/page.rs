@@ -383,6 +383,7 @@ fn reasons(page: &mut Page, facts: &Facts) {
         };
         let mut rows: Vec<_> =
             reason.heads.iter().map(|of| row(of.head.clone(), of)).collect();
+        rows.insert(0, vec!["none".into(), "–".into(), percent(reason.mean, 0)]);
         let worst = reason.random.iter().min_by(|a, b| a.without.total_cmp(&b.without));
         rows.extend(worst.map(|of| row(format!("{}, at random", of.head), of)));
         let header = ["head", "weight of the last token on the word", "p without it"];
