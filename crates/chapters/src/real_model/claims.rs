@@ -31,7 +31,7 @@ fn what_the_chapter_says_of_the_chain() {
     let (without, lost) = of(link("the best previous-token head"));
     assert_eq!(link("the best previous-token head").heads, ["16.0"]);
     assert_eq!(link("the best induction head").heads, ["18.6"]);
-    // "Three of the four lose their pattern."
+    // "The other three lose all of it."
     assert_eq!(lost.iter().filter(|pattern| **pattern < 0.05).count(), 3);
     assert!(without > 2.5 * all);
     // "Off in the second reading, it isn't missed", and off in the first "all is as if it were off everywhere".

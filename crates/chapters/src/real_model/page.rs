@@ -262,11 +262,12 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     page.table("follows", &header, &rows);
     page.value("odds-pair", fixed(tired / soft, 1));
     let factor = |shift: f64| fixed(shift.exp(), 2);
-    for (key, row) in
-        [("odds-moved", 0), ("odds-moved-bob", 1), ("odds-moved-without", 2)]
-    {
-        page.value(key, fixed(answers[row].shift.exp(), 1));
-    }
+    let without = format!("without head {}, by its mean", facts.it.causal.head.head);
+    let rows =
+        [("as the model is", 0), (&without, 2), ("with *Bob* in place of *it*", 1)];
+    let rows =
+        rows.map(|(what, row)| vec![what.to_owned(), fixed(answers[row].shift.exp(), 1)]);
+    page.table("factors", &["", "the ending moves the odds by"], &rows);
     // On the pairs on which no head was chosen.
     let held_out = |row: usize| factor(answers[row].shift_held_out);
     let random = answers[5..].iter().map(|row| row.shift_held_out);
