@@ -50,11 +50,6 @@ fn right(pairs: &[OfPair]) -> usize {
     pairs.iter().map(right).sum()
 }
 
-/// How much further a head leans to the first noun where that is meant, on average.
-fn shift(pairs: &[OfPair]) -> f64 {
-    rounded(mean(pairs.iter().map(|[a, b]| (a[0] - a[1]) - (b[0] - b[1]))))
-}
-
 /// How many the best of all heads has right when the ends of these pairs are swapped.
 fn most_right(weights: &BTreeMap<Head, Vec<OfPair>>, swapped: &[bool]) -> Option<usize> {
     let of_head = |pairs: &Vec<OfPair>| {
@@ -77,7 +72,7 @@ pub fn it(
         let moved = pairs.iter().filter(|[a, b]| (a[0] > a[1]) != (b[0] > b[1]));
         let weights = pairs.iter().map(|pair| pair.map(|nouns| nouns.map(rounded)));
         json!({
-            "head": name(head), "right": right(pairs), "shift": shift(pairs), "first_noun_most": first_most.count(),
+            "head": name(head), "right": right(pairs), "first_noun_most": first_most.count(),
             "pairs_with_two_answers": moved.count(), "weights": weights.collect::<Vec<_>>(),
         })
     };
@@ -216,7 +211,7 @@ pub fn resolved(
         let both = margins.iter().filter(|[a, b]| *a > 0.0 && *b < 0.0).count();
         Ok(json!({
             "what": what, "heads": names(&heads), "right": right.sum::<usize>(), "both_right": both,
-            "shift": shift_of(&margins), "shifted": margins.iter().filter(|[a, b]| a > b).count(),
+            "shift": shift_of(&margins),
             "first_pair": margins[0].map(rounded),
             // Of the pairs on which no head was chosen.
             "shift_held_out": shift_of(&margins.iter().skip(1).step_by(2).copied().collect::<Vec<_>>()),

@@ -1,6 +1,5 @@
 //! `bind MODULE.wasm FOLDER`: what `wasm-bindgen --target web` does, in the version that `Cargo.lock` names, so that nothing has to be
-//! installed. But for the comments: it copies those of the Rust functions as JSDoc, each reader would fetch them, and whoever reads
-//! about a function does so in Rust.
+//! installed. It leaves out the comments, which are copies of the documentation in Rust: each reader of the book would fetch them.
 
 use anyhow::{Context, Result};
 use regex::Regex;
