@@ -17,17 +17,26 @@ pub struct HeatMap<'a> {
     pub decimals: Option<usize>,
     /// The size of a value that has the full colour.
     pub full: f64,
+    /// Many short rows: cells as low as their numbers.
+    pub low: bool,
 }
 
 impl<'a> HeatMap<'a> {
     /// Every token of a sentence against every token, with two decimals.
     pub fn of_tokens(matrix: &'a DMatrix<f64>, tokens: &'a [&'a str], full: f64) -> Self {
-        HeatMap { matrix, rows: tokens, columns: tokens, decimals: Some(2), full }
+        HeatMap {
+            matrix,
+            rows: tokens,
+            columns: tokens,
+            decimals: Some(2),
+            full,
+            low: false,
+        }
     }
 
     /// A pattern: cells without numbers, and names for the rows alone.
     pub fn pattern(matrix: &'a DMatrix<f64>, rows: &'a [&'a str]) -> Self {
-        HeatMap { matrix, rows, columns: &[], decimals: None, full: 1.0 }
+        HeatMap { matrix, rows, columns: &[], decimals: None, full: 1.0, low: false }
     }
 }
 
@@ -35,8 +44,12 @@ const CELL: i32 = 58;
 const SMALL_CELL: i32 = 26;
 
 impl HeatMap<'_> {
-    fn cell(&self) -> i32 {
-        if self.decimals.is_some() { CELL } else { SMALL_CELL }
+    /// The width and height of a cell.
+    fn cell(&self) -> (i32, i32) {
+        let side = if self.decimals.is_some() { CELL } else { SMALL_CELL };
+        let label = self.columns.iter().map(|label| label.chars().count()).max();
+        let width = side.max(8 + 8 * label.unwrap_or(0) as i32);
+        (width, if self.low { SMALL_CELL } else { side })
     }
 
     fn left(&self) -> i32 {
@@ -51,17 +64,17 @@ impl HeatMap<'_> {
 
     pub fn size(&self) -> (u32, u32) {
         let (rows, columns) = self.matrix.shape();
-        let width = self.left() + self.cell() * columns as i32 + 8;
-        let height = self.top() + self.cell() * rows as i32 + 8;
+        let width = self.left() + self.cell().0 * columns as i32 + 8;
+        let height = self.top() + self.cell().1 * rows as i32 + 8;
         (width as u32, height as u32)
     }
 
     pub fn draw(&self, area: &Area) -> Result<()> {
-        let (left, top, cell) = (self.left(), self.top(), self.cell());
+        let (left, top, (width, height)) = (self.left(), self.top(), self.cell());
         for (i, j, &x) in entries(self.matrix) {
-            let corner = (left + cell * j as i32, top + cell * i as i32);
-            let opposite = (corner.0 + cell - 2, corner.1 + cell - 2);
-            let middle = (corner.0 + cell / 2 - 1, corner.1 + cell / 2 - 1);
+            let corner = (left + width * j as i32, top + height * i as i32);
+            let opposite = (corner.0 + width - 2, corner.1 + height - 2);
+            let middle = (corner.0 + width / 2 - 1, corner.1 + height / 2 - 1);
             if x.is_finite() {
                 let strength = (x.abs() / self.full).min(1.0);
                 let colour = if x < 0.0 { HEAT_NEGATIVE } else { HEAT };
@@ -84,12 +97,12 @@ impl HeatMap<'_> {
             }
         }
         for (i, label) in self.rows.iter().enumerate() {
-            let place = (left - 8, top + cell * i as i32 + cell / 2 - 1);
+            let place = (left - 8, top + height * i as i32 + height / 2 - 1);
             let style = text_style(TEXT, HPos::Right, VPos::Center);
             area.draw(&Text::new((*label).to_owned(), place, style))?;
         }
         for (j, label) in self.columns.iter().enumerate() {
-            let place = (left + cell * j as i32 + cell / 2 - 1, top - 14);
+            let place = (left + width * j as i32 + width / 2 - 1, top - 14);
             super::label(area, place, label, TEXT)?;
         }
         Ok(())

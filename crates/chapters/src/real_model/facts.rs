@@ -82,9 +82,19 @@ pub struct ProseRow {
 #[derive(Deserialize)]
 pub struct It {
     pub sentences: usize,
+    /// All weights of three heads in the first pair: two of the model that reads both ways, from "it", and one of the other, from the late word.
+    pub first_pair: [InFull; 3],
     pub causal: Causal,
     pub both_ways: BothWays,
     pub late_word: LateWord,
+}
+
+/// A row of a head's weights in each of two sentences.
+#[derive(Deserialize)]
+pub struct InFull {
+    pub head: String,
+    pub tokens: [Vec<String>; 2],
+    pub weights: [Vec<f64>; 2],
 }
 
 #[derive(Deserialize)]
@@ -220,6 +230,10 @@ pub struct ReasonHead {
     pub head: String,
     pub weight: f64,
     pub without: f64,
+    /// With the head off at the last token only.
+    pub without_at_last: f64,
+    /// The token of the example that gets most from the last one, the first left out.
+    pub most: (String, f64),
     #[cfg(test)]
     pub falls: usize,
 }

@@ -1,13 +1,15 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{
-    Answers, Facts, Fitting, Link, Map, Nouns, OfNames, ReasonHead, Speed, SpeedRun,
+    Answers, Facts, Fitting, InFull, Link, Map, Nouns, OfNames, ReasonHead, Speed,
+    SpeedRun,
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
-use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
+use crate::figures::{Axis, BLUE, HeatMap, Line, MUTED, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use crate::trained::took;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use nalgebra::{DMatrix, DVector};
 use std::collections::BTreeMap;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -15,7 +17,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     kinds(page, &facts);
     chain(page, &facts);
     prose(page, &facts);
-    it(page, &facts);
+    it(page, &facts)?;
     resolved(page, &facts)?;
     pronouns(page, &facts);
     blocks(page, &facts)?;
@@ -188,7 +190,7 @@ fn prose(page: &mut Page, facts: &Facts) {
     }
 }
 
-fn it(page: &mut Page, facts: &Facts) {
+fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     let it = &facts.it;
     let [[tired_cat, _], [soft_cat, _]] = it.causal.head.weights[0];
     page.value("it-cat", fixed(tired_cat, 4));
@@ -212,23 +214,60 @@ fn it(page: &mut Page, facts: &Facts) {
     page.value("unmoved-head", &it.both_ways.unmoved.head);
     page.value("sentences", it.sentences.to_string());
     page.value("pairs", (it.sentences / 2).to_string());
-    let rows = [&it.both_ways.moved, &it.both_ways.unmoved].map(|nouns| {
-        let [[tired_cat, tired_mat], [soft_cat, soft_mat]] =
-            nouns.weights[0].map(|end| end.map(|share| percent(share, 0)));
-        vec![nouns.head.clone(), tired_cat, tired_mat, soft_cat, soft_mat]
-    });
-    let header = ["head", "tired: cat", "mat", "soft: cat", "mat"];
-    page.table("both-ways", &header, &rows);
     page.value("by-chance", it.both_ways.right_by_chance.to_string());
     let late = &it.late_word;
-    let shares = ["tired", "soft"].iter().zip(&late.head.weights[0]);
-    for (end, [cat, mat]) in shares {
-        page.value(format!("late-{end}-cat"), percent(*cat, 0));
-        page.value(format!("late-{end}-mat"), percent(*mat, 0));
-    }
+    let [[tired_cat, _], [_, soft_mat]] = late.head.weights[0];
+    page.value("late-tired-cat", percent(tired_cat, 0));
+    page.value("late-soft-mat", percent(soft_mat, 0));
     let nouns = &late.head_with_name;
     page.value("late-nouns-bob", percent(on_noun(nouns, 0) + on_noun(nouns, 1), 0));
     page.value("late-bob", percent(late.on_name, 0));
+    let [moved, unmoved, late] = &it.first_pair;
+    let words = (
+        "What “it” looks at in two sentences, by two heads",
+        "A row for each token. Head 3.1 gives most to cat with tired, and more to mat than to cat with soft, where the opening token gets more than half. Head 5.11 gives most to cat both times.",
+    );
+    in_full(page, "both-ways", words, &[moved, unmoved])?;
+    let words = (
+        "What the last word looks at in two sentences, by one head",
+        "A row for each token. From tired, most goes to cat; from soft, to mat.",
+    );
+    in_full(page, "late-word", words, &[late])
+}
+
+/// A row for each token of the first pair, and a column for each of its sentences, head by head.
+fn in_full(
+    page: &mut Page,
+    name: &str,
+    words: (&str, &str),
+    heads: &[&InFull],
+) -> Result<()> {
+    let [one, other] = &heads[0].tokens;
+    let differing = |(one, other): &(&String, &String)| one != other;
+    let late = one.iter().zip(other).find(differing).context("two sentences")?;
+    let late = [late.0, late.1].map(|late| late.trim());
+    let row = |(one, other): (&String, &String)| {
+        if one == other { one.trim().to_owned() } else { late.join(", ") }
+    };
+    let rows: Vec<_> = one.iter().zip(other).map(row).collect();
+    let rows: Vec<_> = rows.iter().map(String::as_str).collect();
+    let column = |of: &&InFull| late.map(|late| format!("{} {late}", of.head));
+    let columns: Vec<_> = heads.iter().flat_map(column).collect();
+    let columns: Vec<_> = columns.iter().map(String::as_str).collect();
+    let weights: Vec<_> = heads
+        .iter()
+        .flat_map(|of| &of.weights)
+        .map(|of| DVector::from_vec(of.clone()))
+        .collect();
+    let map = HeatMap {
+        matrix: &DMatrix::from_columns(&weights),
+        rows: &rows,
+        columns: &columns,
+        decimals: Some(2),
+        full: 0.75,
+        low: true,
+    };
+    page.heat_map(name, words, &map)
 }
 
 fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
@@ -380,24 +419,35 @@ fn reasons(page: &mut Page, facts: &Facts) {
     }
     for (key, reason) in [("capital", &facts.reasons[0]), ("ball", &facts.reasons[2])] {
         let row = |name: String, row: &ReasonHead| {
-            vec![name, percent(row.weight, 0), percent(row.without, 0)]
+            let p = [row.without, row.without_at_last].map(|p| percent(p, 0));
+            [vec![name, percent(row.weight, 0)], p.to_vec()].concat()
         };
         let mut rows: Vec<_> =
             reason.heads.iter().map(|of| row(of.head.clone(), of)).collect();
-        rows.insert(0, vec!["none".into(), "–".into(), percent(reason.mean, 0)]);
+        let all = percent(reason.mean, 0);
+        rows.insert(0, vec!["none".into(), "–".into(), all.clone(), all]);
         let worst = reason.random.iter().min_by(|a, b| a.without.total_cmp(&b.without));
         rows.extend(worst.map(|of| row(format!("{}, at random", of.head), of)));
-        let header = ["head", "weight of the last token on the word", "p without it"];
+        let header = [
+            "head",
+            "weight of the last token on the word",
+            "p without it",
+            "p, off at the last token only",
+        ];
         page.table(&format!("reason-{key}"), &header, &rows);
     }
     page.value("reason-draws", facts.reasons[0].random.len().to_string());
     let travel = &facts.reasons[1].heads[0];
     page.value("travel-weight", percent(travel.weight, 0));
     page.value("travel-without", percent(travel.without, 0));
+    page.value("travel-without-at-last", percent(travel.without_at_last, 0));
     page.value("capitals", facts.reasons[0].cases.to_string());
     page.value("against-head", &facts.reasons[2].heads[0].head);
     page.value("hardly-head", &facts.reasons[2].heads[1].head);
     let [fourth, fifth] = [3, 4].map(|row| &facts.reasons[0].heads[row].head);
+    let of = &facts.reasons[0].heads[3];
+    page.value("capital-needed-most", percent(of.most.1, 0));
+    page.value("capital-needed-first", fourth);
     page.value("capital-unneeded", &facts.reasons[0].heads[2].head);
     page.value("capital-needed", format!("Heads {fourth} and {fifth}"));
     page.value("capital-head", &facts.reasons[0].heads[0].head);

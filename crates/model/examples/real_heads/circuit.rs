@@ -1,14 +1,15 @@
 //! Previous-token heads and induction heads, by what is lost without them.
 
-use super::heads::{all_heads, drawn_from, map, mean, name, names, ranked, rounded};
+use super::heads::{
+    all_heads, drawn_from, map, mean, name, names, ranked, rounded, seen_with_head_off_at,
+};
 use anyhow::Result;
 use model::opened::{Head, Means, Network, Seen};
-use nalgebra::RowDVector;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::ops::{AddAssign as _, Range};
+use std::ops::Range;
 
 /// How many random tokens are said twice.
 const REPEATED: usize = 50;
@@ -40,25 +41,6 @@ fn two_losses<'t>(
 /// The means over texts.
 fn mean_losses(losses: &[[f64; 2]]) -> [f64; 2] {
     [0, 1].map(|reading| rounded(mean(losses.iter().map(|losses| losses[reading]))))
-}
-
-/// What is seen of a text where a head is off at some of the tokens only.
-fn seen_with_head_off_at(
-    network: &Network,
-    means: &Means,
-    ids: &[usize],
-    head: Head,
-    tokens: Range<usize>,
-) -> Result<Seen> {
-    let mean = RowDVector::from_vec(means.of_head(head));
-    let (d, parameters) = (mean.len(), &network.blocks[head.0].attention.parameters);
-    let w_o = parameters.w_o.rows(head.1 * d, d);
-    network.look_edited(ids, |block, found, output| {
-        for i in tokens.clone().filter(|_| block == head.0) {
-            let change = &mean - found.row(i).columns(head.1 * d, d);
-            output.row_mut(i).add_assign(change * w_o);
-        }
-    })
 }
 
 const KINDS: [&str; 4] = ["previous", "induction", "itself", "first"];

@@ -2,6 +2,7 @@
 
 use super::heads::{
     Map, all_heads, by_chance, drawn_from, map, mean, name, names, on, ranked, rounded,
+    seen_with_head_off_at,
 };
 use super::reading::{Reading, Reason, Texts, Words};
 use anyhow::Result;
@@ -223,10 +224,30 @@ pub fn reason(
             on(seen, head, reading.ids.len() - 1, at.clone())
         });
         let without = means.without(network, &[head], probabilities)?;
+        // The token that gets most in the example, but for the first one, where many heads rest.
+        let row = seen[0].weights[head.0][head.1].row(cases[0].0.ids.len() - 1);
+        let (most, weight) = row.columns(1, row.len() - 1).transpose().argmax();
+        let most =
+            json!([words.tokens(&cases[0].0)[most + 1], rounded(f64::from(weight))]);
+        // The head at work on the answer alone, and not on what the tokens before it become.
+        let at_last = cases.iter().map(|(reading, _, next)| {
+            let last = reading.ids.len() - 1;
+            let seen = seen_with_head_off_at(
+                network,
+                means,
+                &reading.ids,
+                head,
+                last..last + 1,
+            )?;
+            let hidden = seen.hidden[network.blocks.len()].rows(last, 1);
+            Ok((-network.losses_after(hidden, &[*next])?[0]).exp())
+        });
+        let at_last = at_last.collect::<Result<Vec<_>>>()?;
         let falls =
             std::iter::zip(&with_all, &without).filter(|(with, without)| without < with);
         Ok(json!({
             "head": name(head), "weight": rounded(mean(weights)), "falls": falls.count(), "without": rounded(mean(without)),
+            "without_at_last": rounded(mean(at_last)), "most": most,
         }))
     };
     let rows = told.heads.iter().map(&mut row).collect::<Result<Vec<_>>>()?;

@@ -1,10 +1,12 @@
 //! Numbers for each head.
 
-use model::opened::{Head, Network, Seen};
+use anyhow::Result;
+use model::opened::{Head, Means, Network, Seen};
+use nalgebra::RowDVector;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
-use std::ops::Range;
+use std::ops::{AddAssign as _, Range};
 
 /// A number for each head.
 pub type Map = Vec<Vec<f64>>;
@@ -59,6 +61,25 @@ pub fn drawn_from(heads: &[Head], count: usize, seed: u64) -> Vec<Head> {
     drawn.truncate(count);
     drawn.sort_unstable();
     drawn
+}
+
+/// What is seen of a text where a head is off at some of the tokens only.
+pub fn seen_with_head_off_at(
+    network: &Network,
+    means: &Means,
+    ids: &[usize],
+    head: Head,
+    tokens: Range<usize>,
+) -> Result<Seen> {
+    let mean = RowDVector::from_vec(means.of_head(head));
+    let (d, parameters) = (mean.len(), &network.blocks[head.0].attention.parameters);
+    let w_o = parameters.w_o.rows(head.1 * d, d);
+    network.look_edited(ids, |block, found, output| {
+        for i in tokens.clone().filter(|_| block == head.0) {
+            let change = &mean - found.row(i).columns(head.1 * d, d);
+            output.row_mut(i).add_assign(change * w_o);
+        }
+    })
 }
 
 /// What a count would be by chance, in 95 of 100 draws at most: each of `n` comparisons is swapped or not, at random.

@@ -60,6 +60,27 @@ fn most_right(weights: &BTreeMap<Head, Vec<OfPair>>, swapped: &[bool]) -> Option
     weights.values().map(of_head).max()
 }
 
+/// What a head gives to all tokens of the first pair's sentences, from a word of each.
+fn in_full(
+    (network, words): (&Network, &Words),
+    pair: &Pair,
+    (l, h): Head,
+    from: [&str; 2],
+) -> Result<Value> {
+    let mut tokens = Vec::new();
+    let mut weights = Vec::new();
+    for (late, from) in pair.late.iter().zip(from) {
+        let reading = words.read(&pair.sentence(late, "it"))?;
+        let weights_of = &network.look(&reading.ids)?.weights[l][h];
+        let row = weights_of.row(reading.word(from)?.end - 1);
+        weights.push(
+            row.iter().map(|&weight| rounded(f64::from(weight))).collect::<Vec<_>>(),
+        );
+        tokens.push(words.tokens(&reading));
+    }
+    Ok(json!({ "head": name((l, h)), "tokens": tokens, "weights": weights }))
+}
+
 /// What "it" looks at, in the model that reads forward and in the one that reads both ways; and what the late word looks at.
 pub fn it(
     causal: (&Network, &Words),
@@ -90,8 +111,11 @@ pub fn it(
         .map(|pair| Pair { nouns: ["Bob", "Bob"].map(str::to_owned), ..pair.clone() });
     let on_name = on_nouns(causal, &names.collect::<Vec<_>>(), "Bob", false)?;
     let on_name = on_name[&(13, 8)].iter().flatten().map(|nouns| nouns[0]);
+    let from_pronoun = |head| in_full(both_ways, &pairs[0], head, ["it"; 2]);
+    let from_late = pairs[0].late.each_ref().map(String::as_str);
     Ok(json!({
         "sentences": 2 * pairs.len(),
+        "first_pair": [from_pronoun((3, 1))?, from_pronoun((5, 11))?, in_full(causal, &pairs[0], (13, 8), from_late)?],
         "causal": { "largest_difference": differ, "head": told(&from_it, (13, 8)) },
         "both_ways": {
             "moved": told(&both, (3, 1)), "unmoved": told(&both, (5, 11)), "most_right": told(&both, *best),

@@ -43,11 +43,8 @@ fn drawn(
             (0..n).flat_map(move |i| keys(i).map(move |j| byte((i, j))))
         });
         let bytes: Vec<u8> = bytes.collect();
-        let token = |&id: &usize| {
-            words.0.id_to_token(id as u32).unwrap_or_default().replace('Ġ', " ")
-        };
         Ok(json!({
-            "tokens": reading.ids.iter().map(token).collect::<Vec<_>>(),
+            "tokens": words.tokens(&reading),
             "weights": base64::engine::general_purpose::STANDARD.encode(bytes),
         }))
     };

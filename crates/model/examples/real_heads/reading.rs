@@ -69,6 +69,14 @@ impl Words {
         texts.iter().map(|text| Ok(self.read(text)?.ids)).collect()
     }
 
+    /// The tokens of a text, as they are printed.
+    pub fn tokens(&self, reading: &Reading) -> Vec<String> {
+        let token = |&id: &usize| {
+            self.0.id_to_token(id as u32).unwrap_or_default().replace('Ġ', " ")
+        };
+        reading.ids.iter().map(token).collect()
+    }
+
     /// The first token of a word behind a space.
     pub fn first_token(&self, word: &str) -> Result<usize> {
         Ok(self.read(&format!(" {word}"))?.ids[0])
