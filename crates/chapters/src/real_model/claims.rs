@@ -1,6 +1,6 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::facts::{Facts, Link, Nouns};
+use super::facts::{Facts, Link};
 use super::page::{constant_heads, mean};
 use std::collections::BTreeMap;
 
@@ -127,20 +127,21 @@ fn what_the_chapter_says_of_it() {
     let moved = &it.both_ways.moved;
     assert!(moved.pairs_with_two_answers * 2 < it.sentences / 2);
     assert!((1..5).contains(&(moved.right - it.both_ways.right_by_chance)));
-    // "All but once the right way": a pair that changes the wrong way has none right.
-    assert_eq!(moved.right, it.sentences / 2 + moved.pairs_with_two_answers - 2);
+    // Look again: what "cat" loses goes to the first token, and hardly to "mat".
+    let [tired, soft] = &it.first_pair[0].weights;
+    let at =
+        |word: &str| it.first_pair[0].tokens[0].iter().position(|token| token == word);
+    let gain = |word: &str| at(word).map(|at| soft[at] - tired[at]).unwrap();
+    assert!(gain("[CLS]") > -0.9 * gain("cat") && gain("mat") < 0.25 * -gain("cat"));
     assert_eq!(2 * it.both_ways.unmoved.right, it.sentences);
     assert_eq!(it.both_ways.moved_with_name.pairs_with_two_answers, 0);
     // From the late word, the head that "isn't missed" has the right noun in the first pair, and looks away from the nouns if there is a name.
     let late = &it.late_word;
     let [tired, soft] = late.head.weights[0];
     assert!(tired[0] > tired[1] && soft[1] > soft[0]);
-    let nouns = |of: &Nouns| of.weights.iter().flatten().flatten().sum::<f64>();
-    assert!(nouns(&late.head_with_name) < 0.1 * nouns(&late.head));
-    assert!(late.on_name > 0.5);
-    // "Each time to the one that fits": a pair without a change has one right sentence. "A third of the pairs."
+    // "Never the wrong way": a pair without a change has one right sentence. Hardly more than luck.
     assert_eq!(late.head.right, it.sentences / 2 + late.head.pairs_with_two_answers);
-    assert!((12..=14).contains(&late.head.pairs_with_two_answers));
+    assert!((1..=2).contains(&(late.head.right - late.right_by_chance)));
 
     let answers = &facts.resolved.answers;
     assert!(answers[0].right < it.sentences * 6 / 10 && answers[0].shift > 0.5);
@@ -164,10 +165,12 @@ fn what_the_chapter_says_of_it() {
     for random in &answers[5..] {
         assert!(random.heads.len() == 4 && random.shift_held_out > 0.8 * held_out(0));
     }
-    // "A head of the model does better than the model", whose answer hardly ever goes over.
-    assert!(late.head.right > answers[0].right + 5);
-    assert!(facts.resolved.in_a_chat.right <= answers[0].right);
-    assert!(2 * answers[0].both_right < late.head.pairs_with_two_answers);
+    // The odds listen, the answer doesn't, and both do as much without the head; "the odds still move in most pairs" with Bob.
+    let moves = |row: usize| answers[row].move_right;
+    assert!(moves(0) * 10 > it.sentences / 2 * 8 && moves(2) >= moves(0));
+    assert!(answers[0].both_right * 10 < it.sentences / 2);
+    assert!(moves(1) * 10 > it.sentences / 2 * 7);
+    assert_eq!(it.causal.head.move_right, 0);
     // "Two thirds of the way", and "within a few blocks".
     let [late, between, last] = ["the late word", "between", "the last token"]
         .map(|key| &facts.resolved.patched[key]);
@@ -234,34 +237,25 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
         facts.reasons[reason].heads.iter().find(|row| row.head == name).unwrap()
     };
     let capital = &facts.reasons[0];
-    // Three look hard at the country; one is needed, the others hardly, and two that look elsewhere are missed more than these.
-    assert!(["23.4", "16.0", "16.3"].iter().all(|name| head(0, name).weight > 0.5));
-    assert!(head(0, "23.4").without < capital.mean / 3.0);
-    // "All of that is lost at the last token"; head 12.0 is needed there, too, and looks at "of"; head 11.7 in part.
-    let lost = |name: &str| {
-        let row = head(0, name);
-        (capital.mean - row.without_at_last) / (capital.mean - row.without)
-    };
-    assert!(lost("23.4") > 0.97 && lost("12.0") > 0.97);
-    assert!((0.2..0.6).contains(&lost("11.7")));
-    assert!(head(0, "12.0").most.0.trim() == "of" && head(0, "12.0").most.1 > 0.5);
-    for hardly in ["16.0", "16.3"] {
-        assert!((head(0, hardly).without / capital.mean - 1.0).abs() < 0.15);
-        for name in ["12.0", "11.7"] {
-            let row = head(0, name);
-            assert!(
-                row.weight < 0.1
-                    && row.without < head(0, hardly).without
-                    && row.without < 0.75 * capital.mean
-            );
-        }
+    // Two look hard at the country: one is needed, all of it at the last token, the other hardly. A third looks at "of", and is needed there.
+    assert!(["23.4", "16.0"].iter().all(|name| head(0, name).weight > 0.5));
+    assert!((head(0, "16.0").without / capital.mean - 1.0).abs() < 0.1);
+    for needed in ["23.4", "12.0"] {
+        let row = head(0, needed);
+        let lost = [row.without, row.without_at_last].map(|p| capital.mean - p);
+        assert!(lost[0] > 0.3 * capital.mean && lost[1] > 0.97 * lost[0], "{needed}");
     }
+    assert!(head(0, "23.4").without < capital.mean / 3.0);
+    let elsewhere = head(0, "12.0");
+    assert!(
+        elsewhere.weight < 0.1 && elsewhere.most.0 == " of" && elsewhere.most.1 > 0.5
+    );
     // In other words it looks as hard and is missed much less.
     let travel = &facts.reasons[1];
     assert!(head(1, "23.4").weight > 0.9 && head(1, "23.4").without > 0.7 * travel.mean);
     assert!(head(1, "23.4").without_at_last >= travel.mean);
     // The worst at random costs less than the heads that are needed.
-    for (reason, needed) in [(0, ["23.4", "12.0", "11.7"].as_slice()), (2, &["29.1"])] {
+    for (reason, needed) in [(0, ["23.4", "12.0"].as_slice()), (2, &["29.1"])] {
         let random = facts.reasons[reason].random.iter().map(|row| row.without);
         let worst = random.fold(1.0, f64::min);
         assert!(needed.iter().all(|name| head(reason, name).without < 0.8 * worst));
@@ -270,8 +264,10 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
     let ball = &facts.reasons[2];
     let against = head(2, "24.4");
     assert!(against.weight > 0.5 && against.without > ball.mean && against.falls == 0);
-    let hardly = head(2, "22.7");
-    assert!(hardly.weight > 0.5 && (hardly.without / ball.mean - 1.0).abs() < 0.1);
+    // "The random head looks there nearly as hard."
+    let worst =
+        ball.random.iter().min_by(|a, b| a.without.total_cmp(&b.without)).unwrap();
+    assert!(worst.weight > 0.7 * against.weight && worst.without > 0.9 * ball.mean);
     assert_eq!(head(2, "29.1").without, head(2, "29.1").without_at_last);
     assert!(head(2, "29.1").weight < 0.005 && head(2, "29.1").without < 0.55 * ball.mean);
 }

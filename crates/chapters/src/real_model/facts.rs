@@ -109,7 +109,6 @@ pub struct Causal {
 pub struct BothWays {
     pub moved: Nouns,
     pub unmoved: Nouns,
-    pub most_right: Nouns,
     pub right_by_chance: usize,
     /// `moved` with a name in the pronoun's place.
     #[cfg(test)]
@@ -123,6 +122,8 @@ pub struct Nouns {
     pub right: usize,
     pub first_noun_most: usize,
     pub pairs_with_two_answers: usize,
+    /// In so many pairs the weights lean further to the first noun where that is meant.
+    pub move_right: usize,
     /// Of each pair, of its two sentences, on the first and the second noun.
     pub weights: Vec<[[f64; 2]; 2]>,
 }
@@ -131,10 +132,8 @@ pub struct Nouns {
 #[derive(Deserialize)]
 pub struct LateWord {
     pub head: Nouns,
-    /// With a name in the pronoun's place.
-    pub head_with_name: Nouns,
-    /// What the head gives to that name, on average.
-    pub on_name: f64,
+    /// What the best of all heads has right by chance.
+    pub right_by_chance: usize,
 }
 
 /// What the causal model says that "it" refers to.
@@ -154,7 +153,10 @@ pub struct Answers {
     pub heads: Vec<String>,
     pub right: usize,
     pub both_right: usize,
+    /// In so many pairs log p leans further to the first noun where that is meant.
+    pub move_right: usize,
     /// How much further log p leans to the first noun where that is meant.
+    #[cfg(test)]
     pub shift: f64,
     /// log p of the first noun less log p of the second, in the sentences of the first pair.
     pub first_pair: [f64; 2],
@@ -232,7 +234,7 @@ pub struct ReasonHead {
     pub without: f64,
     /// With the head off at the last token only.
     pub without_at_last: f64,
-    /// The token of the example that gets most from the last one, the first left out.
+    /// The token of the example that gets most from the last one, the first left out, and its weight.
     pub most: (String, f64),
     #[cfg(test)]
     pub falls: usize,

@@ -195,15 +195,6 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     let [[tired_cat, _], [soft_cat, _]] = it.causal.head.weights[0];
     page.value("it-cat", fixed(tired_cat, 4));
     page.value("it-cat-soft", fixed(soft_cat, 4));
-    let on_noun = |nouns: &Nouns, noun: usize| {
-        let weights = nouns.weights.iter().flatten();
-        mean(&weights.map(|end| end[noun]).collect::<Vec<_>>())
-    };
-    let most_right = &it.both_ways.most_right;
-    let [first, second] = [0, 1].map(|noun| percent(on_noun(most_right, noun), 0));
-    page.value("most-right-head", &most_right.head);
-    page.value("most-right", most_right.right.to_string());
-    page.value("most-right-weights", format!("{first} and {second}"));
     let head = &it.causal.head.head;
     page.value("it-head", head);
     page.value("it-head-place", format!("block {}", head.replace('.', ", head ")));
@@ -219,9 +210,9 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     let [[tired_cat, _], [_, soft_mat]] = late.head.weights[0];
     page.value("late-tired-cat", percent(tired_cat, 0));
     page.value("late-soft-mat", percent(soft_mat, 0));
-    let nouns = &late.head_with_name;
-    page.value("late-nouns-bob", percent(on_noun(nouns, 0) + on_noun(nouns, 1), 0));
-    page.value("late-bob", percent(late.on_name, 0));
+    page.value("late-changes", late.head.pairs_with_two_answers.to_string());
+    page.value("late-right", late.head.right.to_string());
+    page.value("late-by-chance", late.right_by_chance.to_string());
     let [moved, unmoved, late] = &it.first_pair;
     let words = (
         "What “it” looks at in two sentences, by two heads",
@@ -277,36 +268,40 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("odds-tired", fixed(tired, 0));
     page.value("odds-soft", fixed(soft, 0));
     let it = &facts.it;
+    let row = |what: &str, moves: usize, changes: String, right: String| {
+        vec![what.to_owned(), moves.to_string(), changes, right]
+    };
     let from = |what: &str, nouns: &Nouns| {
-        vec![
-            format!("head {}, from {what}", nouns.head),
-            nouns.pairs_with_two_answers.to_string(),
-            nouns.right.to_string(),
-        ]
+        let changes = nouns.pairs_with_two_answers.to_string();
+        let what = format!("weights of head {}, from {what}", nouns.head);
+        row(&what, nouns.move_right, changes, nouns.right.to_string())
     };
-    let answer = |what: &str, row: &Answers| {
-        vec![what.to_owned(), row.both_right.to_string(), row.right.to_string()]
+    let answer = |what: &str, of: &Answers| {
+        row(what, of.move_right, of.both_right.to_string(), of.right.to_string())
     };
+    let without = format!("odds, without head {}", it.causal.head.head);
+    let dash = || "–".to_owned();
     let rows = [
         from("*it*", &it.causal.head),
         from("the last word", &it.late_word.head),
-        answer("the model's answer", &answers[0]),
-        answer("the same, asked as in a chat", &resolved.in_a_chat),
+        answer("odds of the model's answer", &answers[0]),
+        answer(&without, &answers[2]),
+        row("odds, with *Bob* in place of *it*", answers[1].move_right, dash(), dash()),
     ];
     let header = [
         "",
-        &format!("follows the ending, in pairs of {}", it.sentences / 2),
-        &format!("right, in sentences of {}", it.sentences),
+        "move towards the fitting noun",
+        "change to the fitting noun",
+        "right answers",
     ];
     page.table("follows", &header, &rows);
+    for (key, of) in [("answer", &answers[0]), ("chat", &resolved.in_a_chat)] {
+        page.value(format!("{key}-moves"), of.move_right.to_string());
+        page.value(format!("{key}-right"), of.right.to_string());
+    }
+    page.value("answer-changes", answers[0].both_right.to_string());
     page.value("odds-pair", fixed(tired / soft, 1));
     let factor = |shift: f64| fixed(shift.exp(), 2);
-    let without = format!("without head {}, by its mean", facts.it.causal.head.head);
-    let rows =
-        [("as the model is", 0), (&without, 2), ("with *Bob* in place of *it*", 1)];
-    let rows =
-        rows.map(|(what, row)| vec![what.to_owned(), fixed(answers[row].shift.exp(), 1)]);
-    page.table("factors", &["", "the ending moves the odds by"], &rows);
     // On the pairs on which no head was chosen.
     let held_out = |row: usize| factor(answers[row].shift_held_out);
     let random = answers[5..].iter().map(|row| row.shift_held_out);
@@ -443,15 +438,11 @@ fn reasons(page: &mut Page, facts: &Facts) {
     page.value("travel-without-at-last", percent(travel.without_at_last, 0));
     page.value("capitals", facts.reasons[0].cases.to_string());
     page.value("against-head", &facts.reasons[2].heads[0].head);
-    page.value("hardly-head", &facts.reasons[2].heads[1].head);
-    let [fourth, fifth] = [3, 4].map(|row| &facts.reasons[0].heads[row].head);
-    let of = &facts.reasons[0].heads[3];
+    let of = &facts.reasons[0].heads[2];
+    page.value("capital-needed", &of.head);
     page.value("capital-needed-most", percent(of.most.1, 0));
-    page.value("capital-needed-first", fourth);
-    page.value("capital-unneeded", &facts.reasons[0].heads[2].head);
-    page.value("capital-needed", format!("Heads {fourth} and {fifth}"));
     page.value("capital-head", &facts.reasons[0].heads[0].head);
-    page.value("last-head", &facts.reasons[2].heads[2].head);
+    page.value("last-head", &facts.reasons[2].heads[1].head);
 }
 
 fn speed(page: &mut Page, speed: &Speed) {

@@ -91,26 +91,20 @@ pub fn it(
         let pairs = &weights[&head];
         let first_most = pairs.iter().flatten().filter(|nouns| nouns[0] > nouns[1]);
         let moved = pairs.iter().filter(|[a, b]| (a[0] > a[1]) != (b[0] > b[1]));
+        let lean = |nouns: &[f64; 2]| rounded(nouns[0] - nouns[1]);
+        let move_right = pairs.iter().filter(|[a, b]| lean(a) > lean(b));
         let weights = pairs.iter().map(|pair| pair.map(|nouns| nouns.map(rounded)));
         json!({
             "head": name(head), "right": right(pairs), "first_noun_most": first_most.count(),
-            "pairs_with_two_answers": moved.count(), "weights": weights.collect::<Vec<_>>(),
+            "pairs_with_two_answers": moved.count(), "move_right": move_right.count(), "weights": weights.collect::<Vec<_>>(),
         })
     };
     let from_it = on_nouns(causal, pairs, "it", true)?;
     let differ = from_it.values().flatten().flat_map(|[a, b]| [a[0] - b[0], a[1] - b[1]]);
     let differ = differ.map(f64::abs).fold(0.0, f64::max);
     let both = on_nouns(both_ways, pairs, "it", true)?;
-    let best = both.iter().max_by_key(|(_, pairs)| right(pairs)).context("a head")?.0;
     let both_of_name = on_nouns(both_ways, pairs, "Bob", true)?;
-    let [late, late_of_name] =
-        ["it", "Bob"].map(|pronoun| on_nouns(causal, pairs, pronoun, false));
-    let (late, late_of_name) = (late?, late_of_name?);
-    let names = pairs
-        .iter()
-        .map(|pair| Pair { nouns: ["Bob", "Bob"].map(str::to_owned), ..pair.clone() });
-    let on_name = on_nouns(causal, &names.collect::<Vec<_>>(), "Bob", false)?;
-    let on_name = on_name[&(13, 8)].iter().flatten().map(|nouns| nouns[0]);
+    let late = on_nouns(causal, pairs, "it", false)?;
     let from_pronoun = |head| in_full(both_ways, &pairs[0], head, ["it"; 2]);
     let from_late = pairs[0].late.each_ref().map(String::as_str);
     Ok(json!({
@@ -118,11 +112,11 @@ pub fn it(
         "first_pair": [from_pronoun((3, 1))?, from_pronoun((5, 11))?, in_full(causal, &pairs[0], (13, 8), from_late)?],
         "causal": { "largest_difference": differ, "head": told(&from_it, (13, 8)) },
         "both_ways": {
-            "moved": told(&both, (3, 1)), "unmoved": told(&both, (5, 11)), "most_right": told(&both, *best),
+            "moved": told(&both, (3, 1)), "unmoved": told(&both, (5, 11)),
             "moved_with_name": told(&both_of_name, (3, 1)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
         },
         "late_word": {
-            "head": told(&late, (13, 8)), "head_with_name": told(&late_of_name, (13, 8)), "on_name": rounded(mean(on_name)),
+            "head": told(&late, (13, 8)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&late, swapped)),
         },
     }))
 }
@@ -235,6 +229,7 @@ pub fn resolved(
         let both = margins.iter().filter(|[a, b]| *a > 0.0 && *b < 0.0).count();
         Ok(json!({
             "what": what, "heads": names(&heads), "right": right.sum::<usize>(), "both_right": both,
+            "move_right": margins.iter().filter(|[a, b]| a > b).count(),
             "shift": shift_of(&margins),
             "first_pair": margins[0].map(rounded),
             // Of the pairs on which no head was chosen.
