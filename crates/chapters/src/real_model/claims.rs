@@ -142,29 +142,19 @@ fn what_the_chapter_says_of_it() {
     // "Never the wrong way": a pair without a change has one right sentence. Hardly more than luck.
     assert_eq!(late.head.right, it.sentences / 2 + late.head.pairs_with_two_answers);
     assert!((1..=2).contains(&(late.head.right - late.right_by_chance)));
+    assert!(late.on_nouns_with_name < 0.1 && late.on_name > 0.5);
 
     let answers = &facts.resolved.answers;
     assert!(answers[0].right < it.sentences * 6 / 10 && answers[0].shift > 0.5);
     // "It says cat both times", and the odds move the right way.
     let [tired, soft] = answers[0].first_pair;
     assert!(tired > soft && soft > 0.0);
-    // "Most of the move is still there with Bob", as logarithms and as factors.
+    // "By a factor that is as large" without 13.8; most of it stays with Bob, as logarithms.
+    assert!(answers[2].heads == ["13.8"] && answers[2].shift > 0.95 * answers[0].shift);
     assert!(
         answers[1].what == "Bob"
-            && (0.5..0.8).contains(&(answers[1].shift / answers[0].shift))
+            && (0.6..0.8).contains(&(answers[1].shift / answers[0].shift))
     );
-    // Without 13.8 nothing is lost; four heads take most.
-    assert!(answers[2].heads == ["13.8"] && answers[2].shift > 0.95 * answers[0].shift);
-    // "Most often the same noun for both ends."
-    assert!(answers[0].both_right * 4 < it.sentences / 2);
-    // Four heads, on the pairs on which they weren't chosen: "they aren't heads for pronouns, either", and not by chance.
-    let held_out = |row: usize| answers[row].shift_held_out;
-    assert_eq!((&answers[4].heads, answers[4].what.as_str()), (&answers[3].heads, "Bob"));
-    assert!(answers[3].heads.len() == 4 && held_out(3) < 0.4 * held_out(0));
-    assert!(held_out(4) < 0.5 * held_out(1));
-    for random in &answers[5..] {
-        assert!(random.heads.len() == 4 && random.shift_held_out > 0.8 * held_out(0));
-    }
     // The odds listen, the answer doesn't, and both do as much without the head; "the odds still move in most pairs" with Bob.
     let moves = |row: usize| answers[row].move_right;
     assert!(moves(0) * 10 > it.sentences / 2 * 8 && moves(2) >= moves(0));
@@ -180,6 +170,7 @@ fn what_the_chapter_says_of_it() {
     let asked = &facts.pronouns.answers;
     assert!(asked[1].what == "the three" && asked[1].heads.len() == 3);
     assert!(asked[1].right >= asked[0].right);
+    assert!(asked[2..].iter().all(|random| random.right < asked[0].right));
     // Pronouns.
     assert!(
         facts
@@ -219,10 +210,8 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
     };
     let without = (0..30).flat_map(|l| (0..9).map(move |h| (l, h)));
     assert!(without.filter(|head| !favourite(*head)).count() > 270 / 2);
-    // The heads that carry the shift stand "in blocks 16 to 20", the sure head of names "in block 2".
     let block = |head: &str| head.split_once('.').unwrap().0.parse::<usize>().unwrap();
-    let carrying = &facts.resolved.answers[3].heads;
-    assert!(carrying.iter().all(|head| (16..=20).contains(&block(head))));
+    // The sure head of names stands "in block 2".
     assert_eq!(block(&facts.names.heads[0].head), 2);
     // Names early: "all are in the first blocks".
     for of_names in &facts.names.heads {
@@ -264,10 +253,10 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
     let ball = &facts.reasons[2];
     let against = head(2, "24.4");
     assert!(against.weight > 0.5 && against.without > ball.mean && against.falls == 0);
-    // "The random head looks there nearly as hard."
+    // "The random head gives it half of its weight."
     let worst =
         ball.random.iter().min_by(|a, b| a.without.total_cmp(&b.without)).unwrap();
-    assert!(worst.weight > 0.7 * against.weight && worst.without > 0.9 * ball.mean);
+    assert!((0.45..0.55).contains(&worst.weight) && worst.without > 0.9 * ball.mean);
     assert_eq!(head(2, "29.1").without, head(2, "29.1").without_at_last);
     assert!(head(2, "29.1").weight < 0.005 && head(2, "29.1").without < 0.55 * ball.mean);
 }

@@ -132,6 +132,9 @@ pub struct Nouns {
 #[derive(Deserialize)]
 pub struct LateWord {
     pub head: Nouns,
+    /// With a name in the pronoun's place: what the head gives to both nouns together, and to the name, on average.
+    pub on_nouns_with_name: f64,
+    pub on_name: f64,
     /// What the best of all heads has right by chance.
     pub right_by_chance: usize,
 }
@@ -156,12 +159,9 @@ pub struct Answers {
     /// In so many pairs log p leans further to the first noun where that is meant.
     pub move_right: usize,
     /// How much further log p leans to the first noun where that is meant.
-    #[cfg(test)]
     pub shift: f64,
     /// log p of the first noun less log p of the second, in the sentences of the first pair.
     pub first_pair: [f64; 2],
-    /// The shift of the pairs on which no head was chosen.
-    pub shift_held_out: f64,
 }
 
 /// "He" or "she" after two names.

@@ -213,6 +213,8 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("late-changes", late.head.pairs_with_two_answers.to_string());
     page.value("late-right", late.head.right.to_string());
     page.value("late-by-chance", late.right_by_chance.to_string());
+    page.value("late-nouns-bob", percent(late.on_nouns_with_name, 0));
+    page.value("late-bob", percent(late.on_name, 0));
     let [moved, unmoved, late] = &it.first_pair;
     let words = (
         "What “it” looks at in two sentences, by two heads",
@@ -267,53 +269,38 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     let [tired, soft] = answers[0].first_pair.map(f64::exp);
     page.value("odds-tired", fixed(tired, 0));
     page.value("odds-soft", fixed(soft, 0));
-    let it = &facts.it;
-    let row = |what: &str, moves: usize, changes: String, right: String| {
-        vec![what.to_owned(), moves.to_string(), changes, right]
-    };
-    let from = |what: &str, nouns: &Nouns| {
-        let changes = nouns.pairs_with_two_answers.to_string();
-        let what = format!("weights of head {}, from {what}", nouns.head);
-        row(&what, nouns.move_right, changes, nouns.right.to_string())
-    };
-    let answer = |what: &str, of: &Answers| {
-        row(what, of.move_right, of.both_right.to_string(), of.right.to_string())
-    };
-    let without = format!("odds, without head {}", it.causal.head.head);
+    let late = &facts.it.late_word.head;
     let dash = || "–".to_owned();
-    let rows = [
-        from("*it*", &it.causal.head),
-        from("the last word", &it.late_word.head),
-        answer("odds of the model's answer", &answers[0]),
-        answer(&without, &answers[2]),
-        row("odds, with *Bob* in place of *it*", answers[1].move_right, dash(), dash()),
-    ];
+    let weights = format!("weights of head {}, from the last word", late.head);
+    let mut rows = vec![vec![
+        weights,
+        late.move_right.to_string(),
+        late.pairs_with_two_answers.to_string(),
+        dash(),
+    ]];
+    let without = format!("odds, without head {}", late.head);
+    for (what, of) in [
+        ("odds of the model's answer", &answers[0]),
+        (&without, &answers[2]),
+        ("odds, with *Bob* in place of *it*", &answers[1]),
+    ] {
+        let factor = fixed(of.shift.exp(), 1);
+        let changes = of.both_right.to_string();
+        rows.push(vec![what.to_owned(), of.move_right.to_string(), changes, factor]);
+    }
     let header = [
         "",
-        "move towards the fitting noun",
-        "change to the fitting noun",
-        "right answers",
+        "move as they should",
+        "change to the noun that fits",
+        "move by a factor of",
     ];
     page.table("follows", &header, &rows);
-    for (key, of) in [("answer", &answers[0]), ("chat", &resolved.in_a_chat)] {
-        page.value(format!("{key}-moves"), of.move_right.to_string());
-        page.value(format!("{key}-right"), of.right.to_string());
-    }
+    page.value("answer-moves", answers[0].move_right.to_string());
+    page.value("chat-moves", resolved.in_a_chat.move_right.to_string());
+    page.value("chat-right", resolved.in_a_chat.right.to_string());
+    page.value("answer-right", answers[0].right.to_string());
     page.value("answer-changes", answers[0].both_right.to_string());
     page.value("odds-pair", fixed(tired / soft, 1));
-    let factor = |shift: f64| fixed(shift.exp(), 2);
-    // On the pairs on which no head was chosen.
-    let held_out = |row: usize| factor(answers[row].shift_held_out);
-    let random = answers[5..].iter().map(|row| row.shift_held_out);
-    let random = factor(random.fold(f64::INFINITY, f64::min));
-    let rows = [
-        ("none", held_out(0), held_out(1)),
-        (&answers[3].heads.join(", "), held_out(3), held_out(4)),
-        ("four at random", random, "–".into()),
-    ];
-    let rows = rows.map(|(off, it, bob)| vec![off.to_owned(), it, bob]);
-    let header = ["off", "the ending moves the odds by", "with *Bob*"];
-    page.table("carrying", &header, &rows);
     page.value("patched-pairs", resolved.patched_pairs.to_string());
     let line = |key: &str, colour| {
         let points = resolved.patched[key]

@@ -142,13 +142,7 @@ fn main() -> Result<()> {
     step("it");
     let it = it::it((&causal, &words), (&both_ways, &their_words), &texts.pairs)?;
     step("what it refers to");
-    let resolved = it::resolved(
-        &mut causal,
-        &words,
-        &texts.pairs,
-        &means,
-        old.as_ref().map(|old| &old["resolved"]),
-    )?;
+    let resolved = it::resolved(&mut causal, &words, &texts.pairs, &means, check)?;
     step("he and she, names, blocks, reasons");
     let reasons = texts
         .reasons
