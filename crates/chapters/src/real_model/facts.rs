@@ -122,8 +122,6 @@ pub struct Nouns {
     pub right: usize,
     pub first_noun_most: usize,
     pub pairs_with_two_answers: usize,
-    /// In so many pairs the weights lean further to the first noun where that is meant.
-    pub move_right: usize,
     /// Of each pair, of its two sentences, on the first and the second noun.
     pub weights: Vec<[[f64; 2]; 2]>,
 }
@@ -132,6 +130,8 @@ pub struct Nouns {
 #[derive(Deserialize)]
 pub struct LateWord {
     pub head: Nouns,
+    /// In so many pairs the weights lean further to the first noun where that is meant.
+    pub move_right: usize,
     /// With a name in the pronoun's place: what the head gives to both nouns together, and to the name, on average.
     pub on_nouns_with_name: f64,
     pub on_name: f64,
@@ -153,6 +153,7 @@ pub struct Resolved {
 pub struct Answers {
     #[cfg(test)]
     pub what: String,
+    #[cfg(test)]
     pub heads: Vec<String>,
     pub right: usize,
     pub both_right: usize,

@@ -1,8 +1,7 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{
-    Answers, Facts, Fitting, InFull, Link, Map, Nouns, OfNames, ReasonHead, Speed,
-    SpeedRun,
+    Facts, Fitting, InFull, Link, Map, OfNames, ReasonHead, Speed, SpeedRun,
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, HeatMap, Line, MUTED, Marks, VERMILION, line_chart};
@@ -274,7 +273,7 @@ fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
     let weights = format!("weights of head {}, from the last word", late.head);
     let mut rows = vec![vec![
         weights,
-        late.move_right.to_string(),
+        facts.it.late_word.move_right.to_string(),
         late.pairs_with_two_answers.to_string(),
         dash(),
     ]];

@@ -89,12 +89,10 @@ pub fn it(
         let pairs = &weights[&head];
         let first_most = pairs.iter().flatten().filter(|nouns| nouns[0] > nouns[1]);
         let moved = pairs.iter().filter(|[a, b]| (a[0] > a[1]) != (b[0] > b[1]));
-        let lean = |nouns: &[f64; 2]| rounded(nouns[0] - nouns[1]);
-        let move_right = pairs.iter().filter(|[a, b]| lean(a) > lean(b));
         let weights = pairs.iter().map(|pair| pair.map(|nouns| nouns.map(rounded)));
         json!({
             "head": name(head), "right": right(pairs), "first_noun_most": first_most.count(),
-            "pairs_with_two_answers": moved.count(), "move_right": move_right.count(), "weights": weights.collect::<Vec<_>>(),
+            "pairs_with_two_answers": moved.count(), "weights": weights.collect::<Vec<_>>(),
         })
     };
     let from_it = on_nouns(causal, pairs, "it", true)?;
@@ -103,6 +101,8 @@ pub fn it(
     let both = on_nouns(both_ways, pairs, "it", true)?;
     let both_of_name = on_nouns(both_ways, pairs, "Bob", true)?;
     let late = on_nouns(causal, pairs, "it", false)?;
+    let lean = |nouns: &[f64; 2]| nouns[0] - nouns[1];
+    let move_right = late[&(13, 8)].iter().filter(|[a, b]| lean(a) > lean(b)).count();
     // With a name in place of the pronoun: what the nouns have together, and what the name has.
     let with_name = on_nouns(causal, pairs, "Bob", false)?;
     let on_nouns_with_name =
@@ -123,7 +123,7 @@ pub fn it(
             "moved_with_name": told(&both_of_name, (3, 1)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
         },
         "late_word": {
-            "head": told(&late, (13, 8)), "on_nouns_with_name": rounded(mean(on_nouns_with_name)), "on_name": rounded(mean(on_name)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&late, swapped)),
+            "head": told(&late, (13, 8)), "move_right": move_right, "on_nouns_with_name": rounded(mean(on_nouns_with_name)), "on_name": rounded(mean(on_name)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&late, swapped)),
         },
     }))
 }
