@@ -15,7 +15,7 @@ pub struct Facts {
     pub pronouns: Pronouns,
     pub names: Names,
     pub blocks: Blocks,
-    pub reasons: Vec<Reason>,
+    pub reasons: [Reason; 3],
     pub run: Run,
 }
 
@@ -130,36 +130,29 @@ pub struct Nouns {
 #[derive(Deserialize)]
 pub struct LateWord {
     pub head: Nouns,
-    /// In so many pairs the weights lean further to the first noun where that is meant.
-    pub move_right: usize,
-    /// With a name in the pronoun's place: what the head gives to both nouns together, and to the name, on average.
+    /// What it gives to both nouns together, with a name in the pronoun's place, on average.
     pub on_nouns_with_name: f64,
-    pub on_name: f64,
-    /// What the best of all heads has right by chance.
-    pub right_by_chance: usize,
 }
 
 /// What the causal model says that "it" refers to.
 #[derive(Deserialize)]
 pub struct Resolved {
-    pub answers: Vec<Answers>,
+    pub it: Answers,
+    /// With a name in the pronoun's place.
+    pub with_name: Answers,
     /// Asked in the form of a chat.
     pub in_a_chat: Answers,
-    pub patched_pairs: usize,
-    pub patched: BTreeMap<String, Vec<f64>>,
+    /// How much of the way the odds move when a head has, at the late word, the output of the other sentence.
+    pub moved_by_swap: f64,
 }
 
 #[derive(Deserialize)]
 pub struct Answers {
-    #[cfg(test)]
-    pub what: String,
-    #[cfg(test)]
-    pub heads: Vec<String>,
     pub right: usize,
     pub both_right: usize,
     /// In so many pairs log p leans further to the first noun where that is meant.
     pub move_right: usize,
-    /// How much further log p leans to the first noun where that is meant.
+    /// How much further, on average.
     pub shift: f64,
     /// log p of the first noun less log p of the second, in the sentences of the first pair.
     pub first_pair: [f64; 2],
@@ -172,23 +165,16 @@ pub struct Pronouns {
     pub sentences: usize,
     pub heads: Vec<Fitting>,
     /// What the model says when it is asked.
-    pub answers: Vec<Asked>,
-}
-
-#[derive(Deserialize)]
-pub struct Asked {
-    #[cfg(test)]
-    pub what: String,
-    #[cfg(test)]
-    pub heads: Vec<String>,
-    pub right: usize,
+    pub answers_right: usize,
+    /// How much of the way the odds move when these heads, or random ones, have at the pronoun the outputs of the other sentence.
+    pub moved_by_swap: f64,
+    pub moved_by_random: Vec<f64>,
 }
 
 #[derive(Deserialize)]
 pub struct Fitting {
     pub head: String,
     pub right: usize,
-    pub margin: f64,
 }
 
 /// Means over paragraphs of English, block by block.
@@ -222,7 +208,8 @@ pub struct OfNames {
 pub struct Reason {
     pub example: String,
     pub cases: usize,
-    pub mean: f64,
+    /// p of the next word, and of the next word of another text.
+    pub p: [f64; 2],
     pub heads: Vec<ReasonHead>,
     /// Heads drawn from all others.
     pub random: Vec<ReasonHead>,
@@ -232,13 +219,12 @@ pub struct Reason {
 pub struct ReasonHead {
     pub head: String,
     pub weight: f64,
-    pub without: f64,
-    /// With the head off at the last token only.
-    pub without_at_last: f64,
     /// The token of the example that gets most from the last one, the first left out, and its weight.
     pub most: (String, f64),
-    #[cfg(test)]
-    pub falls: usize,
+    /// p of the next word with the head off at the last token.
+    pub off: f64,
+    /// p of both words with the head's output of the other text there.
+    pub swapped: [f64; 2],
 }
 
 /// How fast the model is beside transformers.

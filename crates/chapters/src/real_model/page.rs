@@ -4,7 +4,7 @@ use super::facts::{
     Facts, Fitting, InFull, Link, Map, OfNames, ReasonHead, Speed, SpeedRun,
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
-use crate::figures::{Axis, BLUE, HeatMap, Line, MUTED, Marks, VERMILION, line_chart};
+use crate::figures::{Axis, BLUE, HeatMap, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use crate::trained::took;
 use anyhow::{Context as _, Result};
@@ -17,7 +17,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     chain(page, &facts);
     prose(page, &facts);
     it(page, &facts)?;
-    resolved(page, &facts)?;
+    resolved(page, &facts);
     pronouns(page, &facts);
     blocks(page, &facts)?;
     reasons(page, &facts);
@@ -210,10 +210,7 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("late-tired-cat", percent(tired_cat, 0));
     page.value("late-soft-mat", percent(soft_mat, 0));
     page.value("late-changes", late.head.pairs_with_two_answers.to_string());
-    page.value("late-right", late.head.right.to_string());
-    page.value("late-by-chance", late.right_by_chance.to_string());
     page.value("late-nouns-bob", percent(late.on_nouns_with_name, 0));
-    page.value("late-bob", percent(late.on_name, 0));
     let [moved, unmoved, late] = &it.first_pair;
     let words = (
         "What “it” looks at in two sentences, by two heads",
@@ -262,69 +259,24 @@ fn in_full(
     page.heat_map(name, words, &map)
 }
 
-fn resolved(page: &mut Page, facts: &Facts) -> Result<()> {
+fn resolved(page: &mut Page, facts: &Facts) {
     let resolved = &facts.resolved;
-    let answers = &resolved.answers;
-    let [tired, soft] = answers[0].first_pair.map(f64::exp);
+    let [tired, soft] = resolved.it.first_pair.map(f64::exp);
     page.value("odds-tired", fixed(tired, 0));
     page.value("odds-soft", fixed(soft, 0));
-    let late = &facts.it.late_word.head;
-    let dash = || "–".to_owned();
-    let weights = format!("weights of head {}, from the last word", late.head);
-    let mut rows = vec![vec![
-        weights,
-        facts.it.late_word.move_right.to_string(),
-        late.pairs_with_two_answers.to_string(),
-        dash(),
-    ]];
-    let without = format!("odds, without head {}", late.head);
-    for (what, of) in [
-        ("odds of the model's answer", &answers[0]),
-        (&without, &answers[2]),
-        ("odds, with *Bob* in place of *it*", &answers[1]),
-    ] {
-        let factor = fixed(of.shift.exp(), 1);
-        let changes = of.both_right.to_string();
-        rows.push(vec![what.to_owned(), of.move_right.to_string(), changes, factor]);
-    }
-    let header = [
-        "",
-        "move as they should",
-        "change to the noun that fits",
-        "move by a factor of",
-    ];
-    page.table("follows", &header, &rows);
-    page.value("answer-moves", answers[0].move_right.to_string());
-    page.value("chat-moves", resolved.in_a_chat.move_right.to_string());
-    page.value("chat-right", resolved.in_a_chat.right.to_string());
-    page.value("answer-right", answers[0].right.to_string());
-    page.value("answer-changes", answers[0].both_right.to_string());
     page.value("odds-pair", fixed(tired / soft, 1));
-    page.value("patched-pairs", resolved.patched_pairs.to_string());
-    let line = |key: &str, colour| {
-        let points = resolved.patched[key]
-            .iter()
-            .enumerate()
-            .map(|(block, share)| (block as f64, *share));
-        Line::new(key, colour, points)
-    };
-    let lines = [
-        line("the late word", BLUE),
-        line("between", MUTED).dashed(),
-        line("the last token", VERMILION),
-    ];
-    let blocks = resolved.patched["between"].len() as f64 - 1.0;
-    let (x, y) = (
-        Axis::linear("before block", 0.0..blocks),
-        Axis::linear("share of the way", -0.2..1.2),
-    );
-    let words = (
-        "Where the difference between two sentences is carried, block by block",
-        "Three curves. The late word's is one at first and falls to nothing in the last third. The last token's does the opposite at the same place. That of the tokens between stays below three tenths.",
-    );
-    page.figure("patched", words, (640, 340), |area| {
-        line_chart(area, &x, &y, &lines, Marks::default())
-    })
+    let (answer, bob, chat) = (&resolved.it, &resolved.with_name, &resolved.in_a_chat);
+    for (key, of) in [("answer", answer), ("chat", chat)] {
+        page.value(format!("{key}-changes"), of.both_right.to_string());
+        page.value(format!("{key}-right"), of.right.to_string());
+    }
+    for (key, of) in [("answer", answer), ("chat", chat), ("bob", bob)] {
+        page.value(format!("{key}-moves"), of.move_right.to_string());
+    }
+    for (key, of) in [("answer", answer), ("bob", bob)] {
+        page.value(format!("{key}-factor"), fixed(of.shift.exp(), 1));
+    }
+    page.value("odds-swapped", percent(resolved.moved_by_swap, 0));
 }
 
 fn pronouns(page: &mut Page, facts: &Facts) {
@@ -336,19 +288,15 @@ fn pronouns(page: &mut Page, facts: &Facts) {
         &pronouns.heads,
         &[
             ("head", &|row: &Fitting| row.head.clone()),
-            ("sentences in which the fitting name gets more", &|row| {
+            ("sentences in which the name that fits gets more", &|row| {
                 row.right.to_string()
             }),
-            ("more than the other by", &|row| percent(row.margin, 0)),
         ],
     );
-    page.value("asked", pronouns.answers[0].right.to_string());
-    page.value("asked-without", pronouns.answers[1].right.to_string());
-    let random = pronouns.answers[2..].iter().map(|row| row.right);
-    let (fewest, most) = (random.clone().min(), random.max());
-    for (key, right) in [("asked-fewest", fewest), ("asked-most", most)] {
-        page.value(key, right.unwrap_or(0).to_string());
-    }
+    page.value("asked", pronouns.answers_right.to_string());
+    page.value("asked-swapped", percent(pronouns.moved_by_swap, 0));
+    let random = pronouns.moved_by_random.iter().copied().fold(0.0, f64::max);
+    page.value("asked-random", percent(random, 0));
 }
 
 fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
@@ -394,41 +342,41 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
 }
 
 fn reasons(page: &mut Page, facts: &Facts) {
-    for (key, reason) in ["capital", "travel", "ball"].iter().zip(&facts.reasons) {
-        page.value(format!("{key}-mean"), percent(reason.mean, 0));
+    let [capital, travel, ball] = &facts.reasons;
+    for (key, reason) in [("capital", capital), ("travel", travel), ("ball", ball)] {
         page.value(format!("{key}-example"), format!("{} …", reason.example));
+        page.value(format!("{key}-p"), percent(reason.p[0], 0));
     }
-    for (key, reason) in [("capital", &facts.reasons[0]), ("ball", &facts.reasons[2])] {
-        let row = |name: String, row: &ReasonHead| {
-            let p = [row.without, row.without_at_last].map(|p| percent(p, 0));
-            [vec![name, percent(row.weight, 0)], p.to_vec()].concat()
-        };
-        let mut rows: Vec<_> =
-            reason.heads.iter().map(|of| row(of.head.clone(), of)).collect();
-        let all = percent(reason.mean, 0);
-        rows.insert(0, vec!["none".into(), "–".into(), all.clone(), all]);
-        let worst = reason.random.iter().min_by(|a, b| a.without.total_cmp(&b.without));
-        rows.extend(worst.map(|of| row(format!("{}, at random", of.head), of)));
-        let header = [
-            "head",
-            "weight of the last token on the word",
-            "p without it",
-            "p, off at the last token only",
-        ];
-        page.table(&format!("reason-{key}"), &header, &rows);
+    for (key, head) in [("travel", &travel.heads[0]), ("ball", &ball.heads[0])] {
+        page.value(format!("{key}-weight"), percent(head.weight, 0));
+        page.value(format!("{key}-off"), percent(head.off, 0));
+        page.value(format!("{key}-swapped"), percent(head.swapped[0], 0));
     }
-    page.value("reason-draws", facts.reasons[0].random.len().to_string());
-    let travel = &facts.reasons[1].heads[0];
-    page.value("travel-weight", percent(travel.weight, 0));
-    page.value("travel-without", percent(travel.without, 0));
-    page.value("travel-without-at-last", percent(travel.without_at_last, 0));
-    page.value("capitals", facts.reasons[0].cases.to_string());
-    page.value("against-head", &facts.reasons[2].heads[0].head);
-    let of = &facts.reasons[0].heads[2];
-    page.value("capital-needed", &of.head);
-    page.value("capital-needed-most", percent(of.most.1, 0));
-    page.value("capital-head", &facts.reasons[0].heads[0].head);
-    page.value("last-head", &facts.reasons[2].heads[1].head);
+    page.value("capital-head", &capital.heads[0].head);
+    page.value("ball-head", &ball.heads[0].head);
+    page.value("travel-other", percent(travel.heads[0].swapped[1], 0));
+    let row = |name: String, of: &ReasonHead| {
+        let numbers = [of.weight, of.off, of.swapped[0], of.swapped[1]];
+        [vec![name], numbers.map(|number| percent(number, 0)).to_vec()].concat()
+    };
+    let [p, other] = capital.p.map(|p| percent(p, 0));
+    let mut rows = vec![vec!["none".into(), "–".into(), p.clone(), p, other]];
+    rows.extend(capital.heads.iter().map(|of| row(of.head.clone(), of)));
+    let worst = capital.random.iter().min_by(|a, b| a.off.total_cmp(&b.off));
+    rows.extend(worst.map(|of| row(format!("{}, at random", of.head), of)));
+    let header = [
+        "head",
+        "weight on the country",
+        "off: p",
+        "swapped: p",
+        "swapped: p of the other capital",
+    ];
+    page.table("reason-capital", &header, &rows);
+    page.value("reason-draws", capital.random.len().to_string());
+    page.value("capitals", capital.cases.to_string());
+    let needed = &capital.heads[2];
+    page.value("capital-needed", &needed.head);
+    page.value("capital-needed-most", percent(needed.most.1, 0));
 }
 
 fn speed(page: &mut Page, speed: &Speed) {

@@ -1,7 +1,7 @@
 //! Previous-token heads and induction heads, by what is lost without them.
 
 use super::heads::{
-    all_heads, drawn_from, map, mean, name, names, ranked, rounded, seen_with_head_off_at,
+    all_heads, drawn_from, map, mean, name, names, ranked, rounded, seen_with_outputs,
 };
 use anyhow::Result;
 use model::opened::{Head, Means, Network, Seen};
@@ -125,9 +125,9 @@ pub fn repeated(network: &mut Network, check: bool) -> Result<Value> {
     let readings =
         [("first", 0..REPEATED + 1), ("second", REPEATED + 1..2 * REPEATED + 1)];
     for (place, (reading, tokens)) in readings.into_iter().enumerate() {
-        let seen = texts
-            .iter()
-            .map(|ids| seen_with_head_off_at(network, &means, ids, best, tokens.clone()));
+        let off = [(best, means.of_head(best))];
+        let seen =
+            texts.iter().map(|ids| seen_with_outputs(network, &off, ids, tokens.clone()));
         let seen = seen.collect::<Result<Vec<_>>>()?;
         let losses = std::iter::zip(&seen, &texts).map(|(seen, ids)| {
             let hidden = &seen.hidden[network.blocks.len()];

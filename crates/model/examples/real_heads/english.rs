@@ -1,12 +1,12 @@
 //! Pronouns whose answer stands before them, names, blocks, and next words that have a reason.
 
 use super::heads::{
-    Map, all_heads, by_chance, drawn_from, map, mean, name, names, on, ranked, rounded,
-    seen_with_head_off_at,
+    Map, Swap, all_heads, by_chance, drawn_from, log_odds, map, mean, moved_by_swap,
+    name, on, outputs_at, ranked, rounded, seen_with_outputs,
 };
 use super::reading::{Reading, Reason, Texts, Words};
 use anyhow::Result;
-use model::opened::{Head, Means, Network};
+use model::opened::{Head, Means, Network, Seen};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -63,12 +63,7 @@ fn fitting(network: &Network, meetings: &[Meeting]) -> Result<BTreeMap<Head, Vec
 }
 
 /// The heads that fit surest on some sentences, tried on others; and what the model answers when it is asked, with and without them.
-pub fn pronouns(
-    network: &mut Network,
-    words: &Words,
-    means: &Means,
-    texts: &Texts,
-) -> Result<Value> {
+pub fn pronouns(network: &Network, words: &Words, texts: &Texts) -> Result<Value> {
     let chosen_on = meetings(words, &texts.people_to_choose, &texts.people_in[..1])?;
     let tested_on = meetings(words, &texts.people, &texts.people_in)?;
     let (chosen, tested) = (fitting(network, &chosen_on)?, fitting(network, &tested_on)?);
@@ -80,7 +75,7 @@ pub fn pronouns(
     let surest = ranked(&sure)[..3].to_vec();
     let row = |head: &Head| {
         let margins = &tested[head];
-        json!({ "head": name(*head), "right": right(margins), "margin": rounded(mean(margins.clone())) })
+        json!({ "head": name(*head), "right": right(margins) })
     };
     let rows: Vec<_> = surest.iter().map(row).collect();
 
@@ -90,34 +85,31 @@ pub fn pronouns(
             reading.text,
             pronoun.to_lowercase()
         );
-        Ok((words.read(&asked)?.ids, words.first_token(fits)?, words.first_token(other)?))
+        let ids = words.read(&asked)?.ids;
+        let answers = [words.first_token(fits)?, words.first_token(other)?];
+        let odds = log_odds(network, &network.forward(&ids)?, answers)?;
+        Ok(((ids, reading.word(pronoun)?.end - 1), answers, odds))
     };
     let questions = tested_on.iter().map(question).collect::<Result<Vec<_>>>()?;
+    let odds: Vec<f64> = questions.iter().map(|question| question.2).collect();
+    // Two that follow one another differ in the pronoun alone.
+    let swap = |two: &[((Vec<usize>, usize), [usize; 2], f64)]| Swap {
+        texts: [two[0].0.clone(), two[1].0.clone()],
+        answers: two[0].1,
+    };
+    let swaps: Vec<_> = questions.chunks_exact(2).map(swap).collect();
+    let moved = |heads: &[Head]| Ok(rounded(moved_by_swap(network, heads, &swaps)?));
     let blocks = surest.iter().map(|head| head.0);
     let blocks = blocks.clone().min().unwrap_or(0)..=blocks.max().unwrap_or(0);
-    let others: Vec<Head> = all_heads(network)
-        .into_iter()
+    let others = all_heads(network).into_iter();
+    let others: Vec<Head> = others
         .filter(|head| blocks.contains(&head.0) && !surest.contains(head))
         .collect();
-    let mut rows_of_answers = vec![("none", vec![]), ("the three", surest)];
-    rows_of_answers
-        .extend([1, 2, 3].map(|seed| ("at random", drawn_from(&others, 3, seed))));
-    let answers = rows_of_answers.into_iter().map(|(what, off)| {
-        let margins = means.without(network, &off, |network| {
-            let margin = |(ids, fits, other): &(Vec<usize>, usize, usize)| {
-                let hidden = network.forward(ids)?;
-                let scores = network.scores(hidden.rows(ids.len() - 1, 1))?;
-                Ok(f64::from(scores[*fits]) - f64::from(scores[*other]))
-            };
-            questions.iter().map(margin).collect::<Result<Vec<_>>>()
-        })?;
-        Ok(json!({
-            "what": what, "heads": names(&off), "right": right(&margins), "margin": rounded(mean(margins)),
-        }))
-    });
-    let answers = answers.collect::<Result<Vec<_>>>()?;
+    let random = [1, 2, 3].map(|seed| moved(&drawn_from(&others, 3, seed)));
+    let random = random.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(json!({
-        "chosen_on": chosen_on.len(), "sentences": tested_on.len(), "heads": rows, "answers": answers,
+        "chosen_on": chosen_on.len(), "sentences": tested_on.len(), "heads": rows, "answers_right": right(&odds),
+        "moved_by_swap": moved(&surest)?, "moved_by_random": random,
     }))
 }
 
@@ -189,71 +181,69 @@ pub fn blocks(network: &Network, paragraphs: &[Vec<usize>]) -> Result<Value> {
     Ok(json!({ "paragraphs": paragraphs.len(), "near": near, "first": first }))
 }
 
-/// Heads that look at what seems to be the reason, switched off.
+/// A text with a reason for its next word: where the reason stands, the next word, and what is seen of it.
+struct Case {
+    reading: Reading,
+    reason: Range<usize>,
+    next: usize,
+    seen: Seen,
+}
+
+/// Heads that look at what seems to be the reason, switched off or swapped where the next word is found.
 pub fn reason(
-    network: &mut Network,
+    network: &Network,
     words: &Words,
     means: &Means,
     told: &Reason,
 ) -> Result<Value> {
     let filled =
         |text: &str, [a, b]: &[String; 2]| text.replace("{a}", a).replace("{b}", b);
-    let cases = told.words.iter().map(|pair| {
+    let case = |pair: &[String; 2]| {
         let reading = words.read(&filled(&told.text, pair))?;
-        let at = reading.word(&filled(&told.reason, pair))?;
-        Ok((reading, at, words.first_token(&filled(&told.next, pair))?))
-    });
-    let cases = cases.collect::<Result<Vec<_>>>()?;
-    let probabilities = |network: &Network| {
-        let of = |(reading, _, next): &(Reading, Range<usize>, usize)| {
-            let hidden = network.forward(&reading.ids)?;
-            let last = hidden.rows(hidden.nrows() - 1, 1);
-            Ok((-network.losses_after(last, &[*next])?[0]).exp())
-        };
-        cases.iter().map(of).collect::<Result<Vec<f64>>>()
+        Ok(Case {
+            reason: reading.word(&filled(&told.reason, pair))?,
+            next: words.first_token(&filled(&told.next, pair))?,
+            seen: network.look(&reading.ids)?,
+            reading,
+        })
     };
-    let seen = cases.iter().map(|(reading, ..)| network.look(&reading.ids));
-    let seen = seen.collect::<Result<Vec<_>>>()?;
-    let with_all = probabilities(network)?;
-    let others: Vec<Head> = all_heads(network)
-        .into_iter()
-        .filter(|head| !told.heads.contains(head))
-        .collect();
-    let mut row = |&head: &Head| {
-        let weights = std::iter::zip(&seen, &cases).map(|(seen, (reading, at, _))| {
-            on(seen, head, reading.ids.len() - 1, at.clone())
-        });
-        let without = means.without(network, &[head], probabilities)?;
-        // The token that gets most in the example, but for the first one, where many heads rest.
-        let row = seen[0].weights[head.0][head.1].row(cases[0].0.ids.len() - 1);
-        let (most, weight) = row.columns(1, row.len() - 1).transpose().argmax();
-        let most =
-            json!([words.tokens(&cases[0].0)[most + 1], rounded(f64::from(weight))]);
-        // The head at work on the answer alone, and not on what the tokens before it become.
-        let at_last = cases.iter().map(|(reading, _, next)| {
-            let last = reading.ids.len() - 1;
-            let seen = seen_with_head_off_at(
-                network,
-                means,
-                &reading.ids,
-                head,
-                last..last + 1,
-            )?;
+    let cases = told.words.iter().map(case).collect::<Result<Vec<_>>>()?;
+    // p of a text's next word, and of the next word of the text after it, whose words are others; with some outputs replaced.
+    let p = |outputs: &dyn Fn(&Case) -> Vec<(Head, Vec<f32>)>| {
+        let of = |at: usize| {
+            let (this, other) = (&cases[at], &cases[(at + 1) % cases.len()]);
+            let (ids, last) = (&this.reading.ids, this.reading.ids.len() - 1);
+            let seen = seen_with_outputs(network, &outputs(other), ids, last..last + 1)?;
             let hidden = seen.hidden[network.blocks.len()].rows(last, 1);
-            Ok((-network.losses_after(hidden, &[*next])?[0]).exp())
-        });
-        let at_last = at_last.collect::<Result<Vec<_>>>()?;
-        let falls =
-            std::iter::zip(&with_all, &without).filter(|(with, without)| without < with);
+            let losses = |next| network.losses_after(hidden, &[next]);
+            Ok([losses(this.next)?, losses(other.next)?].map(|losses| (-losses[0]).exp()))
+        };
+        let of_all = (0..cases.len()).map(of).collect::<Result<Vec<[f64; 2]>>>()?;
+        let mean_of = |answer: usize| mean(of_all.iter().map(|p| p[answer]));
+        Ok::<_, anyhow::Error>([0, 1].map(|answer| rounded(mean_of(answer))))
+    };
+    let row = |&head: &Head| {
+        let last = |case: &Case| case.reading.ids.len() - 1;
+        let weights = cases
+            .iter()
+            .map(|case| on(&case.seen, head, last(case), case.reason.clone()));
+        // The token that gets most in the example, but for the first one, where many heads rest.
+        let row = cases[0].seen.weights[head.0][head.1].row(last(&cases[0]));
+        let (most, weight) = row.columns(1, row.len() - 1).transpose().argmax();
+        let most = &words.tokens(&cases[0].reading)[most + 1];
+        let off = p(&|_| vec![(head, means.of_head(head))])?;
+        let swapped = p(&|case| outputs_at(network, &case.seen, &[head], last(case)))?;
         Ok(json!({
-            "head": name(head), "weight": rounded(mean(weights)), "falls": falls.count(), "without": rounded(mean(without)),
-            "without_at_last": rounded(mean(at_last)), "most": most,
+            "head": name(head), "weight": rounded(mean(weights)), "most": (most, rounded(f64::from(weight))),
+            "off": off[0], "swapped": swapped,
         }))
     };
-    let rows = told.heads.iter().map(&mut row).collect::<Result<Vec<_>>>()?;
+    let others = all_heads(network).into_iter();
+    let others: Vec<Head> = others.filter(|head| !told.heads.contains(head)).collect();
     let random = drawn_from(&others, 5, 1);
-    let random = random.iter().map(row).collect::<Result<Vec<_>>>()?;
+    let [rows, random] = [&told.heads, &random]
+        .map(|heads| heads.iter().map(row).collect::<Result<Vec<_>>>());
     Ok(json!({
-        "example": cases[0].0.text, "cases": cases.len(), "mean": rounded(mean(with_all)), "heads": rows, "random": random,
+        "example": cases[0].reading.text, "cases": cases.len(), "p": p(&|_| vec![])?, "heads": rows?, "random": random?,
     }))
 }

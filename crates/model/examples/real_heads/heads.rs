@@ -1,8 +1,8 @@
 //! Numbers for each head.
 
 use anyhow::Result;
-use model::opened::{Head, Means, Network, Seen};
-use nalgebra::RowDVector;
+use model::opened::{Head, Network, Seen};
+use nalgebra::{DMatrix, RowDVector};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -63,23 +63,72 @@ pub fn drawn_from(heads: &[Head], count: usize, seed: u64) -> Vec<Head> {
     drawn
 }
 
-/// What is seen of a text where a head is off at some of the tokens only.
-pub fn seen_with_head_off_at(
+/// What is seen of a text where the outputs of some heads are replaced, at some of the tokens.
+pub fn seen_with_outputs(
     network: &Network,
-    means: &Means,
+    outputs: &[(Head, Vec<f32>)],
     ids: &[usize],
-    head: Head,
     tokens: Range<usize>,
 ) -> Result<Seen> {
-    let mean = RowDVector::from_vec(means.of_head(head));
-    let (d, parameters) = (mean.len(), &network.blocks[head.0].attention.parameters);
-    let w_o = parameters.w_o.rows(head.1 * d, d);
-    network.look_edited(ids, |block, found, output| {
-        for i in tokens.clone().filter(|_| block == head.0) {
-            let change = &mean - found.row(i).columns(head.1 * d, d);
-            output.row_mut(i).add_assign(change * w_o);
+    network.look_edited(ids, |block, found, all_heads| {
+        for ((_, h), output) in outputs.iter().filter(|((l, _), _)| *l == block) {
+            let (output, d) = (RowDVector::from_row_slice(output), output.len());
+            let w_o = network.blocks[block].attention.parameters.w_o.rows(h * d, d);
+            for i in tokens.clone() {
+                let change = &output - found.row(i).columns(h * d, d);
+                all_heads.row_mut(i).add_assign(change * w_o);
+            }
         }
     })
+}
+
+/// What some heads found at a token.
+pub fn outputs_at(
+    network: &Network,
+    seen: &Seen,
+    heads: &[Head],
+    token: usize,
+) -> Vec<(Head, Vec<f32>)> {
+    let of = |&(l, h): &Head| {
+        let d = seen.found[l].ncols() / network.blocks[l].attention.n_heads();
+        let output = seen.found[l].row(token).columns(h * d, d).transpose();
+        ((l, h), output.as_slice().to_vec())
+    };
+    heads.iter().map(of).collect()
+}
+
+/// log p of one next token less log p of another, from what the tokens became.
+pub fn log_odds(
+    network: &Network,
+    hidden: &DMatrix<f32>,
+    answers: [usize; 2],
+) -> Result<f64> {
+    let scores = network.scores(hidden.rows(hidden.nrows() - 1, 1))?;
+    let [one, other] = answers.map(|answer| f64::from(scores[answer]));
+    Ok(one - other)
+}
+
+/// Two texts that differ in one place, each with the token at which heads are swapped; and the two answers that are compared.
+pub struct Swap {
+    pub texts: [(Vec<usize>, usize); 2],
+    pub answers: [usize; 2],
+}
+
+/// How much of the way the log odds of the first texts move towards those of the second ones, when heads have at one token the outputs that
+/// they have in the other text.
+pub fn moved_by_swap(network: &Network, heads: &[Head], swaps: &[Swap]) -> Result<f64> {
+    let of = |Swap { texts: [ours, theirs], answers }: &Swap| {
+        let [of_ours, of_theirs] = [&ours.0, &theirs.0].map(|ids| network.look(ids));
+        let (of_ours, of_theirs) = (of_ours?, of_theirs?);
+        let outputs = outputs_at(network, &of_theirs, heads, theirs.1);
+        let swapped = seen_with_outputs(network, &outputs, &ours.0, ours.1..ours.1 + 1)?;
+        let odds =
+            |seen: &Seen| log_odds(network, &seen.hidden[network.blocks.len()], *answers);
+        Ok([odds(&of_ours)? - odds(&swapped)?, odds(&of_ours)? - odds(&of_theirs)?])
+    };
+    let moves = swaps.iter().map(of).collect::<Result<Vec<_>>>()?;
+    let [moved, all] = [0, 1].map(|i| moves.iter().map(|of| of[i]).sum::<f64>());
+    Ok(moved / all)
 }
 
 /// What a count would be by chance, in 95 of 100 draws at most: each of `n` comparisons is swapped or not, at random.

@@ -1,10 +1,11 @@
 //! What "it" refers to: where heads look, and what the model says.
 
-use super::heads::{all_heads, by_chance, mean, name, names, on, rounded};
+use super::heads::{
+    Swap, all_heads, by_chance, log_odds, mean, moved_by_swap, name, on, rounded,
+};
 use super::reading::{Pair, Reading, Words};
-use anyhow::{Context as _, Result};
-use model::opened::{Head, Means, Network};
-use nalgebra::DMatrix;
+use anyhow::Result;
+use model::opened::{Head, Network};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -101,17 +102,8 @@ pub fn it(
     let both = on_nouns(both_ways, pairs, "it", true)?;
     let both_of_name = on_nouns(both_ways, pairs, "Bob", true)?;
     let late = on_nouns(causal, pairs, "it", false)?;
-    let lean = |nouns: &[f64; 2]| nouns[0] - nouns[1];
-    let move_right = late[&(13, 8)].iter().filter(|[a, b]| lean(a) > lean(b)).count();
-    // With a name in place of the pronoun: what the nouns have together, and what the name has.
     let with_name = on_nouns(causal, pairs, "Bob", false)?;
-    let on_nouns_with_name =
-        with_name[&(13, 8)].iter().flatten().map(|nouns| nouns[0] + nouns[1]);
-    let names = pairs
-        .iter()
-        .map(|pair| Pair { nouns: ["Bob", "Bob"].map(str::to_owned), ..pair.clone() });
-    let on_name = on_nouns(causal, &names.collect::<Vec<_>>(), "Bob", false)?;
-    let on_name = on_name[&(13, 8)].iter().flatten().map(|nouns| nouns[0]);
+    let with_name = with_name[&(13, 8)].iter().flatten().map(|nouns| nouns[0] + nouns[1]);
     let from_pronoun = |head| in_full(both_ways, &pairs[0], head, ["it"; 2]);
     let from_late = pairs[0].late.each_ref().map(String::as_str);
     Ok(json!({
@@ -123,7 +115,7 @@ pub fn it(
             "moved_with_name": told(&both_of_name, (3, 1)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
         },
         "late_word": {
-            "head": told(&late, (13, 8)), "move_right": move_right, "on_nouns_with_name": rounded(mean(on_nouns_with_name)), "on_name": rounded(mean(on_name)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&late, swapped)),
+            "head": told(&late, (13, 8)), "on_nouns_with_name": rounded(mean(with_name)),
         },
     }))
 }
@@ -163,100 +155,41 @@ impl Question {
         pairs.iter().map(|pair| Ok([ask(pair, 0)?, ask(pair, 1)?])).collect()
     }
 
-    /// log p of the first noun less log p of the second, from what the tokens became.
-    fn margin(&self, network: &Network, hidden: &DMatrix<f32>) -> Result<f64> {
-        let scores = network.scores(hidden.rows(hidden.nrows() - 1, 1))?;
-        let [first, second] = self.nouns.map(|noun| f64::from(scores[noun]));
-        Ok(first - second)
-    }
-
     /// The margins of the two sentences of each pair.
     fn margins(network: &Network, questions: &[[Self; 2]]) -> Result<Vec<[f64; 2]>> {
         let margin = |question: &Self| {
-            question.margin(network, &network.forward(&question.reading.ids)?)
+            log_odds(network, &network.forward(&question.reading.ids)?, question.nouns)
         };
         questions.iter().map(|[a, b]| Ok([margin(a)?, margin(b)?])).collect()
     }
 }
 
-/// How much further the answers lean to the first noun where that is meant.
-fn shift_of(margins: &[[f64; 2]]) -> f64 {
-    rounded(mean(margins.iter().map(|[a, b]| a - b)))
-}
-
 /// What the causal model says "it" refers to, after the sentence.
-pub fn resolved(
-    network: &mut Network,
-    words: &Words,
-    pairs: &[Pair],
-    means: &Means,
-    check: bool,
-) -> Result<Value> {
+pub fn resolved(network: &Network, words: &Words, pairs: &[Pair]) -> Result<Value> {
     let of_it = Question::all(words, pairs, PLAIN, "it")?;
-    let of_bob = Question::all(words, pairs, PLAIN, "Bob")?;
-    let in_a_chat = Question::all(words, pairs, CHAT, "it")?;
-    let rows =
-        [("it", &of_it, vec![]), ("Bob", &of_bob, vec![]), ("it", &of_it, vec![(13, 8)])];
-    let mut row = |(what, questions, heads): (&str, &Vec<[Question; 2]>, Vec<Head>)| {
-        let margins = means
-            .without(network, &heads, |network| Question::margins(network, questions))?;
+    let [with_name, in_a_chat] = [(PLAIN, "Bob"), (CHAT, "it")]
+        .map(|(form, pronoun)| Question::all(words, pairs, form, pronoun));
+    let row = |questions: &[[Question; 2]]| {
+        let margins = Question::margins(network, questions)?;
         let right =
             margins.iter().map(|[a, b]| usize::from(*a > 0.0) + usize::from(*b < 0.0));
         let both = margins.iter().filter(|[a, b]| *a > 0.0 && *b < 0.0).count();
-        Ok(json!({
-            "what": what, "heads": names(&heads), "right": right.sum::<usize>(), "both_right": both,
+        Ok::<_, anyhow::Error>(json!({
+            "right": right.sum::<usize>(), "both_right": both, "first_pair": margins[0].map(rounded),
             "move_right": margins.iter().filter(|[a, b]| a > b).count(),
-            "shift": shift_of(&margins),
-            "first_pair": margins[0].map(rounded),
+            "shift": rounded(mean(margins.iter().map(|[a, b]| a - b))),
         }))
     };
-    let answers = rows.into_iter().map(&mut row).collect::<Result<Vec<_>>>()?;
-    let in_a_chat = row(("it", &in_a_chat, vec![]))?;
-    let mut told = json!({ "answers": answers, "in_a_chat": in_a_chat });
-    if !check {
-        (told["patched_pairs"], told["patched"]) = patched(network, &of_it)?;
-    }
-    Ok(told)
-}
-
-/// Which of the vectors carries the difference: those of the other sentence are put in place of ours, before one block and at one token.
-fn patched(network: &Network, questions: &[[Question; 2]]) -> Result<(Value, Value)> {
-    let mut shares: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
-    let mut used = 0;
-    for [a, b] in questions {
-        let [late, other] = [a, b].map(|question| question.reading.word(&question.late));
-        let (late, n) = (late?, a.reading.ids.len());
-        // Pairs that differ in one token.
-        if other? != late || late.len() != 1 || n != b.reading.ids.len() {
-            continue;
-        }
-        used += 1;
-        let seen = network.look(&b.reading.ids)?.hidden;
-        let of_a = a.margin(network, &network.forward(&a.reading.ids)?)?;
-        let of_b = b.margin(network, seen.last().context("vectors")?)?;
-        let at = [
-            ("the late word", late.clone()),
-            ("between", late.end..n - 1),
-            ("the last token", n - 1..n),
-        ];
-        for (what, rows) in at {
-            let of_block = |(block, theirs): (usize, &DMatrix<f32>)| {
-                let hidden = network.forward_edited(&a.reading.ids, |number, x| {
-                    if number == block {
-                        let theirs = theirs.rows_range(rows.clone());
-                        x.rows_range_mut(rows.clone()).copy_from(&theirs);
-                    }
-                })?;
-                Ok((a.margin(network, &hidden)? - of_a) / (of_b - of_a))
-            };
-            let blocks = seen[..network.blocks.len()].iter().enumerate();
-            let of_blocks = blocks.map(of_block).collect::<Result<Vec<_>>>()?;
-            shares.entry(what).or_default().push(of_blocks);
-        }
-    }
-    let means = shares.into_iter().map(|(what, pairs)| {
-        let of_block = |block: usize| rounded(mean(pairs.iter().map(|of| of[block])));
-        (what, (0..network.blocks.len()).map(of_block).collect::<Vec<_>>())
-    });
-    Ok((json!(used), json!(means.collect::<BTreeMap<_, _>>())))
+    let text = |question: &Question| {
+        let token = question.reading.word(&question.late)?.end - 1;
+        Ok::<_, anyhow::Error>((question.reading.ids.clone(), token))
+    };
+    let swaps = of_it
+        .iter()
+        .map(|[a, b]| Ok(Swap { texts: [text(a)?, text(b)?], answers: a.nouns }));
+    let swaps = swaps.collect::<Result<Vec<_>>>()?;
+    Ok(json!({
+        "it": row(&of_it)?, "with_name": row(&with_name?)?, "in_a_chat": row(&in_a_chat?)?,
+        "moved_by_swap": rounded(moved_by_swap(network, &[(13, 8)], &swaps)?),
+    }))
 }
