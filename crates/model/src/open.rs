@@ -1,6 +1,6 @@
 //! `model open FILE`: what a model of somebody else's makes of a text, and what its heads look at.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::opened::{self, Family, Head, Means, Network, Opened, log_sum_exps};
@@ -45,6 +45,9 @@ pub struct Open {
     /// Their output is its mean over the first 512 tokens of this file instead.
     #[arg(long, requires = "ablate", value_name = "FILE")]
     mean_over: Option<PathBuf>,
+    /// Their output is what it is at the last token of this text instead: a swap.
+    #[arg(long, requires = "ablate", conflicts_with = "mean_over", value_name = "TEXT")]
+    output_of: Option<String>,
     /// Prints everything as JSON instead.
     #[arg(long)]
     json: bool,
@@ -64,6 +67,9 @@ fn head(text: &str) -> Result<Head, String> {
 
 /// Tokens are read so many at a time, so that there is progress to be shown and little memory is needed.
 const CHUNK: usize = 512;
+
+/// What a head finds in place of its own.
+type Output = Box<dyn Fn(Head) -> Vec<f32>>;
 
 /// How many of the likeliest tokens are told.
 const LIKELIEST: usize = 10;
@@ -103,26 +109,45 @@ impl Open {
             _ => Some(network.losses(&ids)?),
         };
         let shape = (network.parameters(), network.blocks.len(), load);
-        let means = match (&self.mean_over, &words) {
-            (None, _) => None,
-            (Some(_), None) => bail!("`--mean-over` needs the model's tokenizer"),
-            (Some(path), Some(words)) => {
-                let text = fs::read_to_string(path)
-                    .with_context(|| format!("{} can't be read", path.display()))?;
-                let mut ids = words.ids(&text)?;
-                ids.truncate(CHUNK);
-                let means = Means::of(&network, &[ids]);
-                Some(means.with_context(|| format!("in {}", path.display()))?)
-            }
-        };
         let heads = self.ablate.clone();
+        let outputs = self.outputs(&network, words.as_ref())?;
         let tell = |network: &Network| {
             self.tell(network, words.as_ref(), &ids, before.as_deref(), shape)
         };
-        match means {
+        match outputs {
             None => network.without_heads(&heads, tell),
-            Some(means) => means.without(&mut network, &heads, tell),
+            Some(output) => network.with_heads_replaced(&heads, output, tell),
         }
+    }
+
+    /// What a head finds that is switched off, if it isn't zero.
+    fn outputs(
+        &self,
+        network: &Network,
+        words: Option<&Words>,
+    ) -> Result<Option<Output>> {
+        let ids = |text: &str| {
+            let ids = words.context("a text needs the model's tokenizer")?.ids(text)?;
+            ensure!(!ids.is_empty(), "a text has no tokens");
+            Ok(ids)
+        };
+        if let Some(path) = &self.mean_over {
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("{} can't be read", path.display()))?;
+            let mut ids = ids(&text)?;
+            ids.truncate(CHUNK);
+            let means = Means::of(network, &[ids]);
+            let means = means.with_context(|| format!("in {}", path.display()))?;
+            return Ok(Some(Box::new(move |head| means.of_head(head))));
+        }
+        let Some(text) = &self.output_of else { return Ok(None) };
+        let found = network.look(&ids(text).context("in `--output-of`")?)?.found;
+        let n_heads = network.blocks[0].attention.n_heads();
+        Ok(Some(Box::new(move |(block, head)| {
+            let (found, d) = (&found[block], found[block].ncols() / n_heads);
+            let last = found.row(found.nrows() - 1);
+            last.columns(head * d, d).iter().copied().collect()
+        })))
     }
 
     fn tell(

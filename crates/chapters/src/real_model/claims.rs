@@ -102,7 +102,6 @@ fn what_the_chapter_says_of_it() {
     let it = &facts.it;
     // "All weights of it are the same, in every head."
     assert!(it.causal.largest_difference < 1e-5);
-    assert!(it.causal.head.first_noun_most * 10 > it.sentences * 9);
     assert_eq!(2 * it.causal.head.right, it.sentences);
     // One changes its mind, the other doesn't. The figures show the same weights, and the heads that the text names.
     let nouns = [&it.both_ways.moved, &it.both_ways.unmoved, &it.late_word.head];
@@ -123,7 +122,7 @@ fn what_the_chapter_says_of_it() {
     assert!(tired[0] > tired[1] && soft[1] > soft[0]);
     assert!(it.both_ways.unmoved.weights[0].iter().all(|[cat, mat]| cat > mat));
     assert_eq!(it.both_ways.unmoved.pairs_with_two_answers, 0);
-    // "Meaning sways it, and rarely decides"; with a name there it never changes its mind.
+    // "Two pairs of three don't look like it"; a little more than luck.
     let moved = &it.both_ways.moved;
     assert!(moved.pairs_with_two_answers * 2 < it.sentences / 2);
     assert!((1..5).contains(&(moved.right - it.both_ways.right_by_chance)));
@@ -136,14 +135,12 @@ fn what_the_chapter_says_of_it() {
     let gain = |word: &str| at(word).map(|at| soft[at] - tired[at]).unwrap();
     assert!(gain("[CLS]") > -0.9 * gain("cat") && gain("mat") < 0.25 * -gain("cat"));
     assert_eq!(2 * it.both_ways.unmoved.right, it.sentences);
-    assert_eq!(it.both_ways.moved_with_name.pairs_with_two_answers, 0);
     // From the late word, the head that "isn't missed" has the right noun in the first pair, and looks away from the nouns if there is a name.
     let late = &it.late_word;
     let [tired, soft] = late.head.weights[0];
     assert!(tired[0] > tired[1] && soft[1] > soft[0]);
     // "Never the wrong way": a pair without a change has one right sentence.
     assert_eq!(late.head.right, it.sentences / 2 + late.head.pairs_with_two_answers);
-    assert!(late.on_nouns_with_name < 0.1);
 
     // "It says cat both times", though the odds move as they should, in most pairs; and the answer hardly ever changes.
     let resolved = &facts.resolved;
@@ -151,13 +148,11 @@ fn what_the_chapter_says_of_it() {
     assert!(tired > soft && soft > 0.0);
     assert!(resolved.it.move_right * 10 > it.sentences / 2 * 8);
     assert!(resolved.it.both_right * 10 < it.sentences / 2);
-    // Most of that stays with a name, as logarithms.
-    let kept = resolved.with_name.shift / resolved.it.shift;
-    assert!((0.6..0.8).contains(&kept), "{kept}");
-    // Swapping the map's head, the odds hardly move.
-    assert!(resolved.moved_by_swap.abs() < 0.02);
-    assert!(facts.pronouns.moved_by_swap < 0.05);
-    assert!(facts.pronouns.moved_by_random.iter().all(|moved| moved.abs() < 0.03));
+    assert!(resolved.with_name.move_right * 10 > it.sentences / 2 * 7);
+    // A swap of the map's head hardly moves the odds, also where its map changes; all heads together move them by a fifth of the way.
+    assert!(resolved.moved < 0.02 && resolved.moved_where_it_changes < 0.05);
+    assert!((0.15..0.25).contains(&resolved.moved_by_all));
+    assert!(facts.pronouns.moved < 0.05 && facts.pronouns.moved_by_all < 0.1);
     // Pronouns.
     assert!(
         facts

@@ -110,9 +110,6 @@ pub struct BothWays {
     pub moved: Nouns,
     pub unmoved: Nouns,
     pub right_by_chance: usize,
-    /// `moved` with a name in the pronoun's place.
-    #[cfg(test)]
-    pub moved_with_name: Nouns,
 }
 
 /// A head's weights on the two nouns.
@@ -120,7 +117,6 @@ pub struct BothWays {
 pub struct Nouns {
     pub head: String,
     pub right: usize,
-    pub first_noun_most: usize,
     pub pairs_with_two_answers: usize,
     /// Of each pair, of its two sentences, on the first and the second noun.
     pub weights: Vec<[[f64; 2]; 2]>,
@@ -130,8 +126,6 @@ pub struct Nouns {
 #[derive(Deserialize)]
 pub struct LateWord {
     pub head: Nouns,
-    /// What it gives to both nouns together, with a name in the pronoun's place, on average.
-    pub on_nouns_with_name: f64,
 }
 
 /// What the causal model says that "it" refers to.
@@ -142,8 +136,11 @@ pub struct Resolved {
     pub with_name: Answers,
     /// Asked in the form of a chat.
     pub in_a_chat: Answers,
-    /// How much of the way the odds move when a head has, at the late word, the output of the other sentence.
-    pub moved_by_swap: f64,
+    /// How much of the way the odds move when a head has, at the late word, the output of the other sentence; in the pairs in which its map
+    /// changes; and when all heads have.
+    pub moved: f64,
+    pub moved_where_it_changes: f64,
+    pub moved_by_all: f64,
 }
 
 #[derive(Deserialize)]
@@ -152,8 +149,6 @@ pub struct Answers {
     pub both_right: usize,
     /// In so many pairs log p leans further to the first noun where that is meant.
     pub move_right: usize,
-    /// How much further, on average.
-    pub shift: f64,
     /// log p of the first noun less log p of the second, in the sentences of the first pair.
     pub first_pair: [f64; 2],
 }
@@ -161,14 +156,13 @@ pub struct Answers {
 /// "He" or "she" after two names.
 #[derive(Deserialize)]
 pub struct Pronouns {
-    pub chosen_on: usize,
     pub sentences: usize,
     pub heads: Vec<Fitting>,
     /// What the model says when it is asked.
     pub answers_right: usize,
-    /// How much of the way the odds move when these heads, or random ones, have at the pronoun the outputs of the other sentence.
-    pub moved_by_swap: f64,
-    pub moved_by_random: Vec<f64>,
+    /// How much of the way the odds move when these heads, or all, have at the pronoun the outputs of the other sentence.
+    pub moved: f64,
+    pub moved_by_all: f64,
 }
 
 #[derive(Deserialize)]

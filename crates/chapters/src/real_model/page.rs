@@ -1,8 +1,6 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{
-    Facts, Fitting, InFull, Link, Map, OfNames, ReasonHead, Speed, SpeedRun,
-};
+use super::facts::{Facts, InFull, Link, Map, OfNames, ReasonHead, Speed, SpeedRun};
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, HeatMap, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
@@ -198,7 +196,6 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("it-head", head);
     page.value("it-head-place", format!("block {}", head.replace('.', ", head ")));
     page.value("moved-head", &it.both_ways.moved.head);
-    page.value("it-first-noun", (it.causal.head.first_noun_most / 2).to_string());
     page.value("moved-right", it.both_ways.moved.right.to_string());
     page.value("moved-changes", it.both_ways.moved.pairs_with_two_answers.to_string());
     page.value("unmoved-head", &it.both_ways.unmoved.head);
@@ -206,11 +203,7 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("pairs", (it.sentences / 2).to_string());
     page.value("by-chance", it.both_ways.right_by_chance.to_string());
     let late = &it.late_word;
-    let [[tired_cat, _], [_, soft_mat]] = late.head.weights[0];
-    page.value("late-tired-cat", percent(tired_cat, 0));
-    page.value("late-soft-mat", percent(soft_mat, 0));
     page.value("late-changes", late.head.pairs_with_two_answers.to_string());
-    page.value("late-nouns-bob", percent(late.on_nouns_with_name, 0));
     let [moved, unmoved, late] = &it.first_pair;
     let words = (
         "What “it” looks at in two sentences, by two heads",
@@ -270,33 +263,33 @@ fn resolved(page: &mut Page, facts: &Facts) {
         page.value(format!("{key}-changes"), of.both_right.to_string());
         page.value(format!("{key}-right"), of.right.to_string());
     }
-    for (key, of) in [("answer", answer), ("chat", chat), ("bob", bob)] {
+    for (key, of) in [("answer", answer), ("bob", bob)] {
         page.value(format!("{key}-moves"), of.move_right.to_string());
     }
-    for (key, of) in [("answer", answer), ("bob", bob)] {
-        page.value(format!("{key}-factor"), fixed(of.shift.exp(), 1));
-    }
-    page.value("odds-swapped", percent(resolved.moved_by_swap, 0));
+    let pronouns = &facts.pronouns;
+    let late = &facts.it.late_word.head;
+    let changes = format!(
+        "the same, in the {} pairs where its map changes",
+        late.pairs_with_two_answers
+    );
+    let names: Vec<_> = pronouns.heads.iter().map(|of| of.head.as_str()).collect();
+    let rows = [
+        (format!("head {}, at *tired*", late.head), resolved.moved),
+        (changes, resolved.moved_where_it_changes),
+        ("all heads, at *tired*".to_owned(), resolved.moved_by_all),
+        (format!("heads {}, at *He*", names.join(", ")), pronouns.moved),
+        ("all heads, at *He*".to_owned(), pronouns.moved_by_all),
+    ];
+    let rows = rows.map(|(what, share)| vec![what, percent(share, 0)]);
+    page.table("swapped", &["swapped", "the odds move, share of the way"], &rows);
 }
 
 fn pronouns(page: &mut Page, facts: &Facts) {
     let pronouns = &facts.pronouns;
-    page.value("pronouns-chosen-on", pronouns.chosen_on.to_string());
     page.value("pronouns-sentences", pronouns.sentences.to_string());
-    page.table_of(
-        "pronouns",
-        &pronouns.heads,
-        &[
-            ("head", &|row: &Fitting| row.head.clone()),
-            ("sentences in which the name that fits gets more", &|row| {
-                row.right.to_string()
-            }),
-        ],
-    );
+    let right = pronouns.heads.iter().map(|of| of.right).max().unwrap_or(0);
+    page.value("pronouns-right", right.to_string());
     page.value("asked", pronouns.answers_right.to_string());
-    page.value("asked-swapped", percent(pronouns.moved_by_swap, 0));
-    let random = pronouns.moved_by_random.iter().copied().fold(0.0, f64::max);
-    page.value("asked-random", percent(random, 0));
 }
 
 fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {

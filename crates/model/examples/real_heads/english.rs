@@ -1,8 +1,8 @@
 //! Pronouns whose answer stands before them, names, blocks, and next words that have a reason.
 
 use super::heads::{
-    Map, Swap, all_heads, by_chance, drawn_from, log_odds, map, mean, moved_by_swap,
-    name, on, outputs_at, ranked, rounded, seen_with_outputs,
+    At, Map, Output, Swap, all_heads, by_chance, drawn_from, log_odds, map, mean,
+    moved_by_swap, name, on, outputs_at, ranked, rounded, seen_with_outputs,
 };
 use super::reading::{Reading, Reason, Texts, Words};
 use anyhow::Result;
@@ -93,23 +93,15 @@ pub fn pronouns(network: &Network, words: &Words, texts: &Texts) -> Result<Value
     let questions = tested_on.iter().map(question).collect::<Result<Vec<_>>>()?;
     let odds: Vec<f64> = questions.iter().map(|question| question.2).collect();
     // Two that follow one another differ in the pronoun alone.
-    let swap = |two: &[((Vec<usize>, usize), [usize; 2], f64)]| Swap {
+    let swap = |two: &[(At, [usize; 2], f64)]| Swap {
         texts: [two[0].0.clone(), two[1].0.clone()],
         answers: two[0].1,
     };
     let swaps: Vec<_> = questions.chunks_exact(2).map(swap).collect();
-    let moved = |heads: &[Head]| Ok(rounded(moved_by_swap(network, heads, &swaps)?));
-    let blocks = surest.iter().map(|head| head.0);
-    let blocks = blocks.clone().min().unwrap_or(0)..=blocks.max().unwrap_or(0);
-    let others = all_heads(network).into_iter();
-    let others: Vec<Head> = others
-        .filter(|head| blocks.contains(&head.0) && !surest.contains(head))
-        .collect();
-    let random = [1, 2, 3].map(|seed| moved(&drawn_from(&others, 3, seed)));
-    let random = random.into_iter().collect::<Result<Vec<_>>>()?;
+    let moved = |heads: &[Head]| moved_by_swap(network, heads, &swaps).map(rounded);
     Ok(json!({
-        "chosen_on": chosen_on.len(), "sentences": tested_on.len(), "heads": rows, "answers_right": right(&odds),
-        "moved_by_swap": moved(&surest)?, "moved_by_random": random,
+        "sentences": tested_on.len(), "heads": rows, "answers_right": right(&odds),
+        "moved": moved(&surest)?, "moved_by_all": moved(&all_heads(network))?,
     }))
 }
 
@@ -209,7 +201,7 @@ pub fn reason(
     };
     let cases = told.words.iter().map(case).collect::<Result<Vec<_>>>()?;
     // p of a text's next word, and of the next word of the text after it, whose words are others; with some outputs replaced.
-    let p = |outputs: &dyn Fn(&Case) -> Vec<(Head, Vec<f32>)>| {
+    let p = |outputs: &dyn Fn(&Case) -> Vec<Output>| {
         let of = |at: usize| {
             let (this, other) = (&cases[at], &cases[(at + 1) % cases.len()]);
             let (ids, last) = (&this.reading.ids, this.reading.ids.len() - 1);

@@ -63,10 +63,13 @@ pub fn drawn_from(heads: &[Head], count: usize, seed: u64) -> Vec<Head> {
     drawn
 }
 
+/// What a head is to find.
+pub type Output = (Head, Vec<f32>);
+
 /// What is seen of a text where the outputs of some heads are replaced, at some of the tokens.
 pub fn seen_with_outputs(
     network: &Network,
-    outputs: &[(Head, Vec<f32>)],
+    outputs: &[Output],
     ids: &[usize],
     tokens: Range<usize>,
 ) -> Result<Seen> {
@@ -88,7 +91,7 @@ pub fn outputs_at(
     seen: &Seen,
     heads: &[Head],
     token: usize,
-) -> Vec<(Head, Vec<f32>)> {
+) -> Vec<Output> {
     let of = |&(l, h): &Head| {
         let d = seen.found[l].ncols() / network.blocks[l].attention.n_heads();
         let output = seen.found[l].row(token).columns(h * d, d).transpose();
@@ -108,9 +111,12 @@ pub fn log_odds(
     Ok(one - other)
 }
 
+/// A text, and the token at which heads are swapped.
+pub type At = (Vec<usize>, usize);
+
 /// Two texts that differ in one place, each with the token at which heads are swapped; and the two answers that are compared.
 pub struct Swap {
-    pub texts: [(Vec<usize>, usize); 2],
+    pub texts: [At; 2],
     pub answers: [usize; 2],
 }
 

@@ -1,7 +1,7 @@
 //! What "it" refers to: where heads look, and what the model says.
 
 use super::heads::{
-    Swap, all_heads, by_chance, log_odds, mean, moved_by_swap, name, on, rounded,
+    Swap, all_heads, by_chance, log_odds, moved_by_swap, name, on, rounded,
 };
 use super::reading::{Pair, Reading, Words};
 use anyhow::Result;
@@ -16,20 +16,16 @@ type OfPair = [[f64; 2]; 2];
 fn on_nouns(
     (network, words): (&Network, &Words),
     pairs: &[Pair],
-    pronoun: &str,
     from_it: bool,
 ) -> Result<BTreeMap<Head, Vec<OfPair>>> {
     let mut weights: BTreeMap<Head, Vec<OfPair>> = BTreeMap::new();
     for (number, pair) in pairs.iter().enumerate() {
         for (end, late) in pair.late.iter().enumerate() {
-            let reading = words.read(&pair.sentence(late, pronoun))?;
+            let reading = words.read(&pair.sentence(late, "it"))?;
             let seen = network.look(&reading.ids)?;
             // The late words end with the sentence, in front of a full stop.
-            let query = if from_it {
-                reading.word(pronoun)?.end
-            } else {
-                reading.word(late)?.end
-            };
+            let query =
+                if from_it { reading.word("it")?.end } else { reading.word(late)?.end };
             for (noun, word) in pair.nouns.iter().enumerate() {
                 let keys = reading.word(word)?;
                 for head in all_heads(network) {
@@ -88,22 +84,18 @@ pub fn it(
 ) -> Result<Value> {
     let told = |weights: &BTreeMap<Head, Vec<OfPair>>, head: Head| {
         let pairs = &weights[&head];
-        let first_most = pairs.iter().flatten().filter(|nouns| nouns[0] > nouns[1]);
         let moved = pairs.iter().filter(|[a, b]| (a[0] > a[1]) != (b[0] > b[1]));
         let weights = pairs.iter().map(|pair| pair.map(|nouns| nouns.map(rounded)));
         json!({
-            "head": name(head), "right": right(pairs), "first_noun_most": first_most.count(),
+            "head": name(head), "right": right(pairs),
             "pairs_with_two_answers": moved.count(), "weights": weights.collect::<Vec<_>>(),
         })
     };
-    let from_it = on_nouns(causal, pairs, "it", true)?;
+    let from_it = on_nouns(causal, pairs, true)?;
     let differ = from_it.values().flatten().flat_map(|[a, b]| [a[0] - b[0], a[1] - b[1]]);
     let differ = differ.map(f64::abs).fold(0.0, f64::max);
-    let both = on_nouns(both_ways, pairs, "it", true)?;
-    let both_of_name = on_nouns(both_ways, pairs, "Bob", true)?;
-    let late = on_nouns(causal, pairs, "it", false)?;
-    let with_name = on_nouns(causal, pairs, "Bob", false)?;
-    let with_name = with_name[&(13, 8)].iter().flatten().map(|nouns| nouns[0] + nouns[1]);
+    let both = on_nouns(both_ways, pairs, true)?;
+    let late = on_nouns(causal, pairs, false)?;
     let from_pronoun = |head| in_full(both_ways, &pairs[0], head, ["it"; 2]);
     let from_late = pairs[0].late.each_ref().map(String::as_str);
     Ok(json!({
@@ -112,10 +104,10 @@ pub fn it(
         "causal": { "largest_difference": differ, "head": told(&from_it, (13, 8)) },
         "both_ways": {
             "moved": told(&both, (3, 1)), "unmoved": told(&both, (5, 11)),
-            "moved_with_name": told(&both_of_name, (3, 1)), "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
+            "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
         },
         "late_word": {
-            "head": told(&late, (13, 8)), "on_nouns_with_name": rounded(mean(with_name)),
+            "head": told(&late, (13, 8)),
         },
     }))
 }
@@ -177,19 +169,30 @@ pub fn resolved(network: &Network, words: &Words, pairs: &[Pair]) -> Result<Valu
         Ok::<_, anyhow::Error>(json!({
             "right": right.sum::<usize>(), "both_right": both, "first_pair": margins[0].map(rounded),
             "move_right": margins.iter().filter(|[a, b]| a > b).count(),
-            "shift": rounded(mean(margins.iter().map(|[a, b]| a - b))),
         }))
     };
     let text = |question: &Question| {
         let token = question.reading.word(&question.late)?.end - 1;
         Ok::<_, anyhow::Error>((question.reading.ids.clone(), token))
     };
-    let swaps = of_it
-        .iter()
-        .map(|[a, b]| Ok(Swap { texts: [text(a)?, text(b)?], answers: a.nouns }));
-    let swaps = swaps.collect::<Result<Vec<_>>>()?;
+    let swap = |[a, b]: &[Question; 2]| {
+        Ok::<_, anyhow::Error>(Swap { texts: [text(a)?, text(b)?], answers: a.nouns })
+    };
+    let late = on_nouns((network, words), pairs, false)?;
+    let changes = |[a, b]: &OfPair| (a[0] > a[1]) != (b[0] > b[1]);
+    let (mut swaps, mut where_it_changes) = (vec![], vec![]);
+    for (question, weights) in of_it.iter().zip(&late[&(13, 8)]) {
+        swaps.push(swap(question)?);
+        if changes(weights) {
+            where_it_changes.push(swap(question)?);
+        }
+    }
+    let moved = |heads: &[Head], swaps: &[Swap]| {
+        moved_by_swap(network, heads, swaps).map(rounded)
+    };
     Ok(json!({
         "it": row(&of_it)?, "with_name": row(&with_name?)?, "in_a_chat": row(&in_a_chat?)?,
-        "moved_by_swap": rounded(moved_by_swap(network, &[(13, 8)], &swaps)?),
+        "moved": moved(&[(13, 8)], &swaps)?, "moved_where_it_changes": moved(&[(13, 8)], &where_it_changes)?,
+        "moved_by_all": moved(&all_heads(network), &swaps)?,
     }))
 }

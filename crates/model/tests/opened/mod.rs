@@ -515,6 +515,18 @@ fn the_command_prints_what_the_book_shows() -> Result<()> {
     };
     let france = printed(&["--text", "The capital of France is", "--write", "12"])?;
     assert_eq!(france, include_str!("../../opened/france.txt"));
+    let berlin = printed(&[
+        "--text",
+        "The capital of France is",
+        "--weights",
+        "23.4",
+        "--ablate",
+        "23.4",
+        "--output-of",
+        "The capital of Germany is",
+    ])?;
+    let (_, berlin) = berlin.split_once("\n\n").unwrap();
+    assert_eq!(berlin, include_str!("../../opened/berlin.txt"));
     let licence = concat!(env!("CARGO_MANIFEST_DIR"), "/../../LICENSE-MIT");
     let twice = "The goat pear tin door rain chair goat pear tin door rain chair";
     let twice = printed(&["--text", twice, "--ablate", "16.0", "--mean-over", licence])?;
