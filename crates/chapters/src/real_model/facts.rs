@@ -146,6 +146,7 @@ pub struct Resolved {
 #[derive(Deserialize)]
 pub struct Answers {
     pub right: usize,
+    #[cfg(test)]
     pub both_right: usize,
     /// In so many pairs log p leans further to the first noun where that is meant.
     pub move_right: usize,

@@ -1,6 +1,8 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{Facts, InFull, Link, Map, OfNames, ReasonHead, Speed, SpeedRun};
+use super::facts::{
+    Facts, InFull, Link, Map, OfNames, Reason, ReasonHead, Speed, SpeedRun,
+};
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, HeatMap, Line, Marks, VERMILION, line_chart};
 use crate::output::Page;
@@ -196,8 +198,11 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("it-head", head);
     page.value("it-head-place", format!("block {}", head.replace('.', ", head ")));
     page.value("moved-head", &it.both_ways.moved.head);
-    page.value("moved-right", it.both_ways.moved.right.to_string());
-    page.value("moved-changes", it.both_ways.moved.pairs_with_two_answers.to_string());
+    let moved = &it.both_ways.moved;
+    let (pairs, changes) = (it.sentences / 2, moved.pairs_with_two_answers);
+    let fitting = (moved.right + changes - pairs) / 2; // changes to the noun that fits
+    let (right, other) = (moved.right, changes - fitting);
+    page.value("moved-sum", format!("{pairs} + {fitting} − {other} = {right}"));
     page.value("unmoved-head", &it.both_ways.unmoved.head);
     page.value("sentences", it.sentences.to_string());
     page.value("pairs", (it.sentences / 2).to_string());
@@ -231,7 +236,11 @@ fn in_full(
     let row = |(one, other): (&String, &String)| {
         if one == other { one.trim().to_owned() } else { late.join(", ") }
     };
-    let rows: Vec<_> = one.iter().zip(other).map(row).collect();
+    // What the mask hides from all of them isn't shown.
+    let seen =
+        |at: &usize| heads.iter().flat_map(|of| &of.weights).any(|of| of[*at] > 0.0);
+    let shown = (0..one.len()).rev().find(seen).map_or(0, |last| last + 1);
+    let rows: Vec<_> = one.iter().zip(other).take(shown).map(row).collect();
     let rows: Vec<_> = rows.iter().map(String::as_str).collect();
     let column = |of: &&InFull| late.map(|late| format!("{} {late}", of.head));
     let columns: Vec<_> = heads.iter().flat_map(column).collect();
@@ -239,7 +248,7 @@ fn in_full(
     let weights: Vec<_> = heads
         .iter()
         .flat_map(|of| &of.weights)
-        .map(|of| DVector::from_vec(of.clone()))
+        .map(|of| DVector::from_column_slice(&of[..shown]))
         .collect();
     let map = HeatMap {
         matrix: &DMatrix::from_columns(&weights),
@@ -260,36 +269,36 @@ fn resolved(page: &mut Page, facts: &Facts) {
     page.value("odds-pair", fixed(tired / soft, 1));
     let (answer, bob, chat) = (&resolved.it, &resolved.with_name, &resolved.in_a_chat);
     for (key, of) in [("answer", answer), ("chat", chat)] {
-        page.value(format!("{key}-changes"), of.both_right.to_string());
         page.value(format!("{key}-right"), of.right.to_string());
     }
     for (key, of) in [("answer", answer), ("bob", bob)] {
         page.value(format!("{key}-moves"), of.move_right.to_string());
     }
-    let pronouns = &facts.pronouns;
     let late = &facts.it.late_word.head;
+    page.value("odds-half", fixed((tired * soft).sqrt(), 0));
     let changes = format!(
         "the same, in the {} pairs where its map changes",
         late.pairs_with_two_answers
     );
-    let names: Vec<_> = pronouns.heads.iter().map(|of| of.head.as_str()).collect();
     let rows = [
         (format!("head {}, at *tired*", late.head), resolved.moved),
         (changes, resolved.moved_where_it_changes),
         ("all heads, at *tired*".to_owned(), resolved.moved_by_all),
-        (format!("heads {}, at *He*", names.join(", ")), pronouns.moved),
-        ("all heads, at *He*".to_owned(), pronouns.moved_by_all),
     ];
     let rows = rows.map(|(what, share)| vec![what, percent(share, 0)]);
-    page.table("swapped", &["swapped", "the odds move, share of the way"], &rows);
+    page.table("swapped", &["swapped", "the odds move, share of the distance"], &rows);
 }
 
 fn pronouns(page: &mut Page, facts: &Facts) {
     let pronouns = &facts.pronouns;
     page.value("pronouns-sentences", pronouns.sentences.to_string());
-    let right = pronouns.heads.iter().map(|of| of.right).max().unwrap_or(0);
-    page.value("pronouns-right", right.to_string());
+    if let Some(best) = pronouns.heads.iter().max_by_key(|of| of.right) {
+        page.value("pronouns-best", &best.head);
+        page.value("pronouns-right", best.right.to_string());
+    }
     page.value("asked", pronouns.answers_right.to_string());
+    page.value("asked-swapped", percent(pronouns.moved, 0));
+    page.value("asked-swapped-all", percent(pronouns.moved_by_all, 0));
 }
 
 fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
@@ -336,18 +345,36 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
 
 fn reasons(page: &mut Page, facts: &Facts) {
     let [capital, travel, ball] = &facts.reasons;
-    for (key, reason) in [("capital", capital), ("travel", travel), ("ball", ball)] {
-        page.value(format!("{key}-example"), format!("{} …", reason.example));
-        page.value(format!("{key}-p"), percent(reason.p[0], 0));
-    }
-    for (key, head) in [("travel", &travel.heads[0]), ("ball", &ball.heads[0])] {
-        page.value(format!("{key}-weight"), percent(head.weight, 0));
-        page.value(format!("{key}-off"), percent(head.off, 0));
-        page.value(format!("{key}-swapped"), percent(head.swapped[0], 0));
-    }
+    page.value("capital-p", percent(capital.p[0], 0));
     page.value("capital-head", &capital.heads[0].head);
     page.value("ball-head", &ball.heads[0].head);
-    page.value("travel-other", percent(travel.heads[0].swapped[1], 0));
+    for (key, reason) in [("capital", capital), ("travel", travel), ("ball", ball)] {
+        page.value(format!("{key}-example"), format!("{} …", reason.example));
+    }
+    let row = |(text, reason): (&str, &Reason)| {
+        let of = &reason.heads[0];
+        let ([p, other], [swapped, other_swapped]) = (reason.p, of.swapped);
+        let numbers = [of.weight, p, of.off, swapped].map(|number| percent(number, 0));
+        let other =
+            [other, other_swapped].map(|p| percent(p, if p < 0.01 { 2 } else { 0 }));
+        let first = vec![of.head.clone(), text.to_owned()];
+        [first, numbers.to_vec(), vec![other.join(" → ")]].concat()
+    };
+    let rows = [
+        ("The capital of …", capital),
+        ("If you travel to …", travel),
+        ("Yesterday … met …", ball),
+    ];
+    let header = [
+        "head",
+        "text",
+        "weight on the word",
+        "p",
+        "off: p",
+        "swapped: p",
+        "p of the other answer",
+    ];
+    page.table("two-tests", &header, &rows.map(row));
     let row = |name: String, of: &ReasonHead| {
         let numbers = [of.weight, of.off, of.swapped[0], of.swapped[1]];
         [vec![name], numbers.map(|number| percent(number, 0)).to_vec()].concat()
