@@ -208,7 +208,8 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("pairs", (it.sentences / 2).to_string());
     page.value("by-chance", it.both_ways.right_by_chance.to_string());
     let late = &it.late_word;
-    page.value("late-changes", late.head.pairs_with_two_answers.to_string());
+    page.value("late-right", late.head.right.to_string());
+    page.value("late-by-chance", late.right_by_chance.to_string());
     let [moved, unmoved, late] = &it.first_pair;
     let words = (
         "What “it” looks at in two sentences, by two heads",
@@ -266,7 +267,6 @@ fn resolved(page: &mut Page, facts: &Facts) {
     let [tired, soft] = resolved.it.first_pair.map(f64::exp);
     page.value("odds-tired", fixed(tired, 0));
     page.value("odds-soft", fixed(soft, 0));
-    page.value("odds-pair", fixed(tired / soft, 1));
     let (answer, bob, chat) = (&resolved.it, &resolved.with_name, &resolved.in_a_chat);
     for (key, of) in [("answer", answer), ("chat", chat)] {
         page.value(format!("{key}-right"), of.right.to_string());
@@ -346,6 +346,9 @@ fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {
 fn reasons(page: &mut Page, facts: &Facts) {
     let [capital, travel, ball] = &facts.reasons;
     page.value("capital-p", percent(capital.p[0], 0));
+    let printed = include_str!("../../../model/opened/france.txt");
+    let paris = printed.lines().find_map(|line| line.strip_suffix("ĠParis"));
+    page.value("paris", paris.unwrap_or_default().trim().replace(' ', "\u{202f}"));
     page.value("capital-head", &capital.heads[0].head);
     page.value("ball-head", &ball.heads[0].head);
     for (key, reason) in [("capital", capital), ("travel", travel), ("ball", ball)] {
@@ -360,11 +363,6 @@ fn reasons(page: &mut Page, facts: &Facts) {
         let first = vec![of.head.clone(), text.to_owned()];
         [first, numbers.to_vec(), vec![other.join(" → ")]].concat()
     };
-    let rows = [
-        ("The capital of …", capital),
-        ("If you travel to …", travel),
-        ("Yesterday … met …", ball),
-    ];
     let header = [
         "head",
         "text",
@@ -372,9 +370,11 @@ fn reasons(page: &mut Page, facts: &Facts) {
         "p",
         "off: p",
         "swapped: p",
-        "p of the other answer",
+        "p of the other answer, swapped",
     ];
+    let rows = [("The capital of …", capital), ("If you travel to …", travel)];
     page.table("two-tests", &header, &rows.map(row));
+    page.table("against", &header, &[row(("Yesterday … met …", ball))]);
     let row = |name: String, of: &ReasonHead| {
         let numbers = [of.weight, of.off, of.swapped[0], of.swapped[1]];
         [vec![name], numbers.map(|number| percent(number, 0)).to_vec()].concat()
