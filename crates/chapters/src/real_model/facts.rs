@@ -12,7 +12,6 @@ pub struct Facts {
     pub prose: Prose,
     pub it: It,
     pub resolved: Resolved,
-    pub pronouns: Pronouns,
     pub names: Names,
     pub blocks: Blocks,
     pub reasons: [Reason; 3],
@@ -136,42 +135,24 @@ pub struct Resolved {
     pub it: Answers,
     /// With a name in the pronoun's place.
     pub with_name: Answers,
-    /// Asked in the form of a chat.
-    pub in_a_chat: Answers,
-    /// How much of the way the odds move when a head has, at the late word, the output of the other sentence; in the pairs in which its map
-    /// changes; and when all heads have.
-    pub moved: f64,
-    pub moved_where_it_changes: f64,
-    pub moved_by_all: f64,
+    pub moved: Vec<Moved>,
+}
+
+/// How much of the distance the odds move when a head, or all, have at the late word the outputs of the other sentence.
+#[derive(Deserialize)]
+pub struct Moved {
+    pub head: String,
+    pub all_pairs: f64,
+    pub where_map_changes: f64,
 }
 
 #[derive(Deserialize)]
 pub struct Answers {
     pub right: usize,
-    #[cfg(test)]
-    pub both_right: usize,
     /// In so many pairs log p leans further to the first noun where that is meant.
     pub move_right: usize,
     /// log p of the first noun less log p of the second, in the sentences of the first pair.
     pub first_pair: [f64; 2],
-}
-
-/// "He" or "she" after two names.
-#[derive(Deserialize)]
-pub struct Pronouns {
-    pub sentences: usize,
-    pub heads: Vec<Fitting>,
-    /// What the model says when it is asked.
-    pub answers_right: usize,
-    /// How much of the way the odds move when these heads, or all, have at the pronoun the outputs of the other sentence.
-    pub moved: f64,
-    pub moved_by_all: f64,
-}
-
-#[derive(Deserialize)]
-pub struct Fitting {
-    pub head: String,
-    pub right: usize,
 }
 
 /// Means over paragraphs of English, block by block.

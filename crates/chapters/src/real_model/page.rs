@@ -1,7 +1,7 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{
-    Facts, InFull, Link, Map, OfNames, Reason, ReasonHead, Speed, SpeedRun,
+    Facts, InFull, Link, Map, Moved, OfNames, Reason, ReasonHead, Speed, SpeedRun,
 };
 use crate::figures::format::{bytes, fixed, integer, percent};
 use crate::figures::{Axis, BLUE, HeatMap, Line, Marks, VERMILION, line_chart};
@@ -18,7 +18,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     prose(page, &facts);
     it(page, &facts)?;
     resolved(page, &facts);
-    pronouns(page, &facts);
     blocks(page, &facts)?;
     reasons(page, &facts);
     speed(page, &Speed::open()?);
@@ -267,38 +266,26 @@ fn resolved(page: &mut Page, facts: &Facts) {
     let [tired, soft] = resolved.it.first_pair.map(f64::exp);
     page.value("odds-tired", fixed(tired, 0));
     page.value("odds-soft", fixed(soft, 0));
-    let (answer, bob, chat) = (&resolved.it, &resolved.with_name, &resolved.in_a_chat);
-    for (key, of) in [("answer", answer), ("chat", chat)] {
-        page.value(format!("{key}-right"), of.right.to_string());
-    }
-    for (key, of) in [("answer", answer), ("bob", bob)] {
-        page.value(format!("{key}-moves"), of.move_right.to_string());
-    }
-    let late = &facts.it.late_word.head;
+    page.value("answer-right", resolved.it.right.to_string());
+    page.value("answer-moves", resolved.it.move_right.to_string());
+    page.value("bob-moves", resolved.with_name.move_right.to_string());
     page.value("odds-half", fixed((tired * soft).sqrt(), 0));
-    let changes = format!(
-        "the same, in the {} pairs where its map changes",
-        late.pairs_with_two_answers
+    let late = &facts.it.late_word.head;
+    let changes =
+        format!("in the {} pairs where its map changes", late.pairs_with_two_answers);
+    let name = |of: &Moved| match of.head.as_str() {
+        "all" => "all heads".to_owned(),
+        head => format!("head {head}"),
+    };
+    page.table_of(
+        "swapped",
+        &resolved.moved,
+        &[
+            ("swapped at the last word", &name),
+            ("all pairs", &|of| percent(of.all_pairs, 0)),
+            (&changes, &|of| percent(of.where_map_changes, 0)),
+        ],
     );
-    let rows = [
-        (format!("head {}, at *tired*", late.head), resolved.moved),
-        (changes, resolved.moved_where_it_changes),
-        ("all heads, at *tired*".to_owned(), resolved.moved_by_all),
-    ];
-    let rows = rows.map(|(what, share)| vec![what, percent(share, 0)]);
-    page.table("swapped", &["swapped", "the odds move, share of the distance"], &rows);
-}
-
-fn pronouns(page: &mut Page, facts: &Facts) {
-    let pronouns = &facts.pronouns;
-    page.value("pronouns-sentences", pronouns.sentences.to_string());
-    if let Some(best) = pronouns.heads.iter().max_by_key(|of| of.right) {
-        page.value("pronouns-best", &best.head);
-        page.value("pronouns-right", best.right.to_string());
-    }
-    page.value("asked", pronouns.answers_right.to_string());
-    page.value("asked-swapped", percent(pronouns.moved, 0));
-    page.value("asked-swapped-all", percent(pronouns.moved_by_all, 0));
 }
 
 fn blocks(page: &mut Page, facts: &Facts) -> Result<()> {

@@ -1,109 +1,14 @@
-//! Pronouns whose answer stands before them, names, blocks, and next words that have a reason.
+//! Names, blocks, and next words that have a reason.
 
 use super::heads::{
-    At, Map, Output, Swap, all_heads, by_chance, drawn_from, log_odds, map, mean,
-    moved_by_swap, name, on, outputs_at, ranked, rounded, seen_with_outputs,
+    Map, Output, all_heads, by_chance, drawn_from, map, mean, name, on, outputs_at,
+    ranked, rounded, seen_with_outputs,
 };
 use super::reading::{Reading, Reason, Texts, Words};
 use anyhow::Result;
 use model::opened::{Head, Means, Network, Seen};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// A sentence with two names and a pronoun, which one of them fits.
-struct Meeting {
-    reading: Reading,
-    pronoun: &'static str,
-    fits: String,
-    other: String,
-}
-
-/// Each sentence with all pairs of names, in both orders, with "she" and "he".
-fn meetings(
-    words: &Words,
-    people: &[[String; 2]],
-    sentences: &[String],
-) -> Result<Vec<Meeting>> {
-    let mut meetings = vec![];
-    for sentence in sentences {
-        let pronouns =
-            if sentence.contains(". {p}") { ["She", "He"] } else { ["she", "he"] };
-        for names in people {
-            for [first, second] in [[0, 1], [1, 0]] {
-                for (fits, pronoun) in pronouns.into_iter().enumerate() {
-                    let text = sentence
-                        .replace("{a}", &names[first])
-                        .replace("{b}", &names[second])
-                        .replace("{p}", pronoun);
-                    let (reading, [fits, other]) =
-                        (words.read(&text)?, [fits, 1 - fits].map(|i| names[i].clone()));
-                    meetings.push(Meeting { reading, pronoun, fits, other });
-                }
-            }
-        }
-    }
-    Ok(meetings)
-}
-
-/// How much more each head gives to the name that fits, from the pronoun of each sentence.
-fn fitting(network: &Network, meetings: &[Meeting]) -> Result<BTreeMap<Head, Vec<f64>>> {
-    let mut margins: BTreeMap<Head, Vec<f64>> = BTreeMap::new();
-    for Meeting { reading, pronoun, fits, other } in meetings {
-        let seen = network.look(&reading.ids)?;
-        let query = reading.word(pronoun)?.end - 1;
-        let (fits, other) = (reading.word(fits)?, reading.word(other)?);
-        for head in all_heads(network) {
-            let [fits, other] =
-                [&fits, &other].map(|name| on(&seen, head, query, name.clone()));
-            margins.entry(head).or_default().push(fits - other);
-        }
-    }
-    Ok(margins)
-}
-
-/// The heads that fit surest on some sentences, tried on others; and what the model answers when it is asked, with and without them.
-pub fn pronouns(network: &Network, words: &Words, texts: &Texts) -> Result<Value> {
-    let chosen_on = meetings(words, &texts.people_to_choose, &texts.people_in[..1])?;
-    let tested_on = meetings(words, &texts.people, &texts.people_in)?;
-    let (chosen, tested) = (fitting(network, &chosen_on)?, fitting(network, &tested_on)?);
-    let right = |margins: &[f64]| margins.iter().filter(|margin| **margin > 0.0).count();
-    let sure = map(network, |head| {
-        let margins = &chosen[&head];
-        if right(margins) == margins.len() { mean(margins.clone()) } else { -1.0 }
-    });
-    let surest = ranked(&sure)[..3].to_vec();
-    let row = |head: &Head| {
-        let margins = &tested[head];
-        json!({ "head": name(*head), "right": right(margins) })
-    };
-    let rows: Vec<_> = surest.iter().map(row).collect();
-
-    let question = |Meeting { reading, pronoun, fits, other }: &Meeting| {
-        let asked = format!(
-            "{} In this sentence, \"{}\" refers to",
-            reading.text,
-            pronoun.to_lowercase()
-        );
-        let ids = words.read(&asked)?.ids;
-        let answers = [words.first_token(fits)?, words.first_token(other)?];
-        let odds = log_odds(network, &network.forward(&ids)?, answers)?;
-        Ok(((ids, reading.word(pronoun)?.end - 1), answers, odds))
-    };
-    let questions = tested_on.iter().map(question).collect::<Result<Vec<_>>>()?;
-    let odds: Vec<f64> = questions.iter().map(|question| question.2).collect();
-    // Two that follow one another differ in the pronoun alone.
-    let swap = |two: &[(At, [usize; 2], f64)]| Swap {
-        texts: [two[0].0.clone(), two[1].0.clone()],
-        answers: two[0].1,
-    };
-    let swaps: Vec<_> = questions.chunks_exact(2).map(swap).collect();
-    let moved = |heads: &[Head]| moved_by_swap(network, heads, &swaps).map(rounded);
-    Ok(json!({
-        "sentences": tested_on.len(), "heads": rows, "answers_right": right(&odds),
-        "moved": moved(&surest)?, "moved_by_all": moved(&all_heads(network))?,
-    }))
-}
 
 /// What the second word of a name gives to the first, and what the same word gives where the two aren't a name.
 pub fn of_names(network: &Network, words: &Words, texts: &Texts) -> Result<Value> {

@@ -1,9 +1,9 @@
 //! What "it" refers to: where heads look, and what the model says.
 
 use super::heads::{
-    Swap, all_heads, by_chance, log_odds, moved_by_swap, name, on, rounded,
+    At, Swap, all_heads, by_chance, log_odds, moved_by_swap, name, on, rounded,
 };
-use super::reading::{Pair, Reading, Words};
+use super::reading::{Pair, Words};
 use anyhow::Result;
 use model::opened::{Head, Network};
 use serde_json::{Value, json};
@@ -112,87 +112,58 @@ pub fn it(
     }))
 }
 
-/// How the model is asked, and how it is asked as in the chats with which it was trained.
-const PLAIN: &str = "{text} In this sentence, \"{pronoun}\" refers to the";
-const CHAT: &str = "<|im_start|>user\n{text} In this sentence, what does \"{pronoun}\" refer to?<|im_end|>\n\
-    <|im_start|>assistant\nIn this sentence, \"{pronoun}\" refers to the";
-
-/// A sentence, the question what its pronoun refers to, and the two nouns.
-struct Question {
-    reading: Reading,
-    late: String,
-    nouns: [usize; 2],
+/// The question what a pronoun refers to, after both sentences of a pair; heads are swapped at the late word.
+fn question(words: &Words, pair: &Pair, pronoun: &str) -> Result<Swap> {
+    let text = |late: &String| -> Result<At> {
+        let sentence = pair.sentence(late, pronoun);
+        let asked = format!("{sentence} In this sentence, \"{pronoun}\" refers to the");
+        let reading = words.read(&asked)?;
+        let token = reading.word(late)?.end - 1;
+        Ok((reading.ids, token))
+    };
+    let [one, other] = &pair.late;
+    let [first, second] = &pair.nouns;
+    Ok(Swap {
+        texts: [text(one)?, text(other)?],
+        answers: [words.first_token(first)?, words.first_token(second)?],
+    })
 }
 
-impl Question {
-    /// About each sentence of each pair; `form` has places for the sentence and the pronoun.
-    fn all(
-        words: &Words,
-        pairs: &[Pair],
-        form: &str,
-        pronoun: &str,
-    ) -> Result<Vec<[Self; 2]>> {
-        let ask = |pair: &Pair, end: usize| -> Result<Self> {
-            let text = pair.sentence(&pair.late[end], pronoun);
-            Ok(Question {
-                reading: words
-                    .read(&form.replace("{text}", &text).replace("{pronoun}", pronoun))?,
-                late: pair.late[end].clone(),
-                nouns: [
-                    words.first_token(&pair.nouns[0])?,
-                    words.first_token(&pair.nouns[1])?,
-                ],
-            })
-        };
-        pairs.iter().map(|pair| Ok([ask(pair, 0)?, ask(pair, 1)?])).collect()
-    }
-
-    /// The margins of the two sentences of each pair.
-    fn margins(network: &Network, questions: &[[Self; 2]]) -> Result<Vec<[f64; 2]>> {
-        let margin = |question: &Self| {
-            log_odds(network, &network.forward(&question.reading.ids)?, question.nouns)
-        };
-        questions.iter().map(|[a, b]| Ok([margin(a)?, margin(b)?])).collect()
-    }
-}
-
-/// What the causal model says "it" refers to, after the sentence.
+/// What the causal model says "it" refers to, after the sentence; and how far the odds of the nouns move when heads are swapped.
 pub fn resolved(network: &Network, words: &Words, pairs: &[Pair]) -> Result<Value> {
-    let of_it = Question::all(words, pairs, PLAIN, "it")?;
-    let [with_name, in_a_chat] = [(PLAIN, "Bob"), (CHAT, "it")]
-        .map(|(form, pronoun)| Question::all(words, pairs, form, pronoun));
-    let row = |questions: &[[Question; 2]]| {
-        let margins = Question::margins(network, questions)?;
+    let questions = |pronoun: &str| {
+        let all = pairs.iter().map(|pair| question(words, pair, pronoun));
+        all.collect::<Result<Vec<_>>>()
+    };
+    let row = |questions: &[Swap]| {
+        let odds = questions.iter().map(|Swap { texts: [one, other], answers }| {
+            let of = |ids: &[usize]| log_odds(network, &network.forward(ids)?, *answers);
+            Ok([of(&one.0)?, of(&other.0)?])
+        });
+        let odds = odds.collect::<Result<Vec<[f64; 2]>>>()?;
         let right =
-            margins.iter().map(|[a, b]| usize::from(*a > 0.0) + usize::from(*b < 0.0));
-        let both = margins.iter().filter(|[a, b]| *a > 0.0 && *b < 0.0).count();
+            odds.iter().map(|[a, b]| usize::from(*a > 0.0) + usize::from(*b < 0.0));
         Ok::<_, anyhow::Error>(json!({
-            "right": right.sum::<usize>(), "both_right": both, "first_pair": margins[0].map(rounded),
-            "move_right": margins.iter().filter(|[a, b]| a > b).count(),
+            "right": right.sum::<usize>(), "first_pair": odds[0].map(rounded),
+            "move_right": odds.iter().filter(|[a, b]| a > b).count(),
         }))
     };
-    let text = |question: &Question| {
-        let token = question.reading.word(&question.late)?.end - 1;
-        Ok::<_, anyhow::Error>((question.reading.ids.clone(), token))
-    };
-    let swap = |[a, b]: &[Question; 2]| {
-        Ok::<_, anyhow::Error>(Swap { texts: [text(a)?, text(b)?], answers: a.nouns })
-    };
+    let of_it = questions("it")?;
     let late = on_nouns((network, words), pairs, false)?;
     let changes = |[a, b]: &OfPair| (a[0] > a[1]) != (b[0] > b[1]);
-    let (mut swaps, mut where_it_changes) = (vec![], vec![]);
-    for (question, weights) in of_it.iter().zip(&late[&(13, 8)]) {
-        swaps.push(swap(question)?);
-        if changes(weights) {
-            where_it_changes.push(swap(question)?);
-        }
-    }
-    let moved = |heads: &[Head], swaps: &[Swap]| {
-        moved_by_swap(network, heads, swaps).map(rounded)
+    let where_map_changes = std::iter::zip(pairs, &late[&(13, 8)])
+        .filter(|(_, weights)| changes(weights))
+        .map(|(pair, _)| question(words, pair, "it"));
+    let where_map_changes = where_map_changes.collect::<Result<Vec<_>>>()?;
+    let moved = |head: &str, heads: &[Head]| {
+        let [all_pairs, some] = [&of_it, &where_map_changes]
+            .map(|questions| moved_by_swap(network, heads, questions).map(rounded));
+        Ok::<_, anyhow::Error>(json!({
+            "head": head, "all_pairs": all_pairs?, "where_map_changes": some?,
+        }))
     };
     Ok(json!({
-        "it": row(&of_it)?, "with_name": row(&with_name?)?, "in_a_chat": row(&in_a_chat?)?,
-        "moved": moved(&[(13, 8)], &swaps)?, "moved_where_it_changes": moved(&[(13, 8)], &where_it_changes)?,
-        "moved_by_all": moved(&all_heads(network), &swaps)?,
+        "it": row(&of_it)?, "with_name": row(&questions("Bob")?)?,
+        "moved": [moved("13.8", &[(13, 8)])?, moved("13.2", &[(13, 2)])?, moved("all", &all_heads(network))?],
     }))
 }

@@ -143,13 +143,13 @@ fn main() -> Result<()> {
     let it = it::it((&causal, &words), (&both_ways, &their_words), &texts.pairs)?;
     step("what it refers to");
     let resolved = it::resolved(&causal, &words, &texts.pairs)?;
-    step("he and she, names, blocks, reasons");
+    step("names, blocks, reasons");
     let reasons =
         texts.reasons.iter().map(|told| english::reason(&causal, &words, &means, told));
     let reasons = reasons.collect::<Result<Vec<_>>>()?;
     let mut results = json!({
         "models": [file(&causal, SMOLLM2)?, file(&both_ways, MINILM)?], "repeated": repeated, "prose": prose, "it": it,
-        "resolved": resolved, "pronouns": english::pronouns(&causal, &words, &texts)?, "names": english::of_names(&causal, &words, &texts)?,
+        "resolved": resolved, "names": english::of_names(&causal, &words, &texts)?,
         "blocks": english::blocks(&causal, &paragraphs)?, "reasons": reasons,
     });
     if let Some(old) = old {

@@ -19,10 +19,6 @@ pub struct Texts {
     /// Two words that are one name, and sentences for them.
     pub names: Vec<[String; 2]>,
     pub names_in: Vec<String>,
-    /// A woman and a man; sentences with two names and a pronoun.
-    pub people_to_choose: Vec<[String; 2]>,
-    pub people: Vec<[String; 2]>,
-    pub people_in: Vec<String>,
     pub reasons: Vec<Reason>,
 }
 
