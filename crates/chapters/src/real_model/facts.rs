@@ -125,8 +125,6 @@ pub struct Nouns {
 #[derive(Deserialize)]
 pub struct LateWord {
     pub head: Nouns,
-    /// What the best of all heads has right by chance.
-    pub right_by_chance: usize,
 }
 
 /// What the causal model says that "it" refers to.

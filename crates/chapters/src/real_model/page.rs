@@ -201,14 +201,14 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     let (pairs, changes) = (it.sentences / 2, moved.pairs_with_two_answers);
     let fitting = (moved.right + changes - pairs) / 2; // changes to the noun that fits
     let (right, other) = (moved.right, changes - fitting);
+    page.value("moved-changes", changes.to_string());
     page.value("moved-sum", format!("{pairs} + {fitting} − {other} = {right}"));
     page.value("unmoved-head", &it.both_ways.unmoved.head);
     page.value("sentences", it.sentences.to_string());
     page.value("pairs", (it.sentences / 2).to_string());
     page.value("by-chance", it.both_ways.right_by_chance.to_string());
     let late = &it.late_word;
-    page.value("late-right", late.head.right.to_string());
-    page.value("late-by-chance", late.right_by_chance.to_string());
+    page.value("late-changes", late.head.pairs_with_two_answers.to_string());
     let [moved, unmoved, late] = &it.first_pair;
     let words = (
         "What “it” looks at in two sentences, by two heads",
