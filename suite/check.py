@@ -35,6 +35,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 VERSION = 1
 WIDTH = 100
 SILENCE = 10.0  # Seconds that a program may take for an answer.
+PATIENCE = 60.0  # The same for a file in Python, whose framework may have to be loaded or to compile.
 PRECISIONS = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 FRAMEWORKS = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX"}
 
@@ -338,6 +339,10 @@ class Python:
         return (value, *(leaf * 0 if grad is None else grad for leaf, grad in zip(leaves, gradients)))
 
     def results(self, result: Any, case: Case) -> Dict[str, Array]:
+        together = isinstance(result, dict) or isinstance(result, list) and any(hasattr(x, "shape") for x in result)
+        if together:
+            names = ", ".join(OPERATIONS[case.operation][2])
+            raise Broken(f"it returned a {type(result).__name__}: results come as a tuple ({names})")
         values = result if isinstance(result, tuple) else (result,)
         named = zip(OPERATIONS[case.operation][2], values)
         return {name: self.compared(name, value) for name, value in named if name in case.results}
@@ -388,11 +393,10 @@ class Command:
         self.name = " ".join(os.path.basename(word) for word in self.words)
         self.versions: Dict[str, str] = {}
         self.process: Any = None
-        self.silences = 0
+        self.failures = 0  # In a row: no answer in time, or none that can be read.
 
     def answer(self, case: Case) -> Dict[str, Array]:
-        if self.silences >= 3:
-            raise Broken("not asked: the program was silent three times in a row")
+        self.give_up_after_three()
         question = {"operation": case.operation, "precision": self.precision, "inputs": case.inputs}
         line = self.exchange(json.dumps(question))
         try:
@@ -401,7 +405,9 @@ class Command:
                 raise ValueError
         except ValueError:
             self.stop()  # Its next line may answer this question.
+            self.failures += 1
             raise Broken(f"it printed what isn't a JSON object: {textwrap.shorten(line, 60)!r}") from None
+        self.failures = 0
         if "unsupported" in answer:
             raise Unsupported(str(answer["unsupported"]))
         if "error" in answer:
@@ -413,26 +419,36 @@ class Command:
         except ValueError as error:
             raise Broken(str(error)) from None
 
+    def give_up_after_three(self) -> None:
+        if self.failures >= 3:
+            raise Broken("not asked: the program gave no answer three times in a row")
+
+    def start(self) -> None:
+        self.complaints, pipe = tempfile.TemporaryFile(), subprocess.PIPE
+        try:
+            self.process = subprocess.Popen(self.words, stdin=pipe, stdout=pipe, stderr=self.complaints)
+        except OSError as error:
+            raise Mistake(f"The command can't be started: {error.strerror}.") from None
+
     def exchange(self, question: str) -> str:
         """Sends a line and waits for one, in a thread, since either may block for ever."""
         if self.process is None or self.process.poll() is not None:
-            self.complaints, pipe = tempfile.TemporaryFile(), subprocess.PIPE
-            try:
-                self.process = subprocess.Popen(self.words, stdin=pipe, stdout=pipe, stderr=self.complaints)
-            except OSError as error:
-                raise Mistake(f"The command can't be started: {error.strerror}.") from None
+            self.start()
         answers: "queue.Queue[bytes]" = queue.Queue()
         threading.Thread(target=self.talk, args=(self.process, question, answers), daemon=True).start()
+        seconds = self.patience()
         try:
-            line = answers.get(timeout=SILENCE).decode("utf-8", "replace")
+            line = answers.get(timeout=seconds).decode("utf-8", "replace")
         except queue.Empty:
             self.stop()
-            self.silences += 1
-            raise Broken(f"the program was silent for {SILENCE:g} seconds") from None
-        self.silences = 0
+            self.failures += 1
+            raise Broken(f"the program was silent for {seconds:g} seconds") from None
         if not line:
             raise Broken(self.ended())
         return line
+
+    def patience(self) -> float:
+        return SILENCE
 
     @staticmethod
     def talk(process: Any, question: str, answers: "queue.Queue[bytes]") -> None:
@@ -449,17 +465,99 @@ class Command:
             status = self.process.wait(timeout=1)
         except subprocess.TimeoutExpired:
             status = "none: it closed its output"
-        self.complaints.seek(0)
-        lines = self.complaints.read().decode("utf-8", "replace").strip().splitlines()
         self.stop()
+        lines = self.complaint().strip().splitlines()
         last = f": {textwrap.shorten(lines[-1], 120)}" if lines else ""
         return f"the program ended with status {status}{last}"
+
+    def complaint(self) -> str:
+        self.complaints.seek(0)
+        return self.complaints.read().decode("utf-8", "replace")
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+            self.process.stdin.close()
+            self.process.stdout.close()
             self.process = None
+
+
+class File(Command):
+    """A file in Python, in a process of its own: it may hang or end the process, and the report goes on.
+
+    The process is this program with `--answer`. It begins with a line about itself. What the candidate prints is seen.
+    """
+
+    def __init__(self, path: str, precision: Optional[str]):
+        self.words = [sys.executable, __file__, path, "--answer"]
+        self.words += ["--precision", precision] if precision else []
+        self.process, self.failures = None, 0
+        self.start()
+
+    def start(self) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(self.words, stdin=pipe, stdout=pipe)
+        about = self.process.stdout.readline()
+        try:
+            told = json.loads(about)
+        except ValueError:
+            raise Mistake(f"{os.path.basename(self.words[2])} can't be loaded: {self.ended()}.") from None
+        if "mistake" in told:
+            raise Mistake(told["mistake"])
+        self.name, self.versions, self.precision = told["name"], told["versions"], told["precision"]
+
+    def patience(self) -> float:
+        return PATIENCE
+
+    def complaint(self) -> str:
+        return ""  # It was seen.
+
+    def answer(self, case: Case) -> Dict[str, Array]:
+        self.give_up_after_three()
+        question = {"operation": case.operation, "inputs": case.inputs, "results": list(case.results)}
+        told = json.loads(self.exchange(json.dumps(question)))
+        self.failures = 0
+        if "unsupported" in told:
+            raise Unsupported(told["unsupported"])
+        if "broken" in told:
+            raise Broken(told["broken"])
+        results = told["results"].items()
+        return {name: Array(tuple(shape), [float(n) for n in numbers], kind) for name, (shape, numbers, kind) in results}
+
+
+def answers(path: str, precision: Optional[str]) -> int:
+    """Answers the questions of `File`, a line each, until there are no more."""
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # What the candidate prints isn't an answer.
+
+    def tell(told: Dict[str, Any]) -> None:
+        out.write(json.dumps(told) + "\n")
+        out.flush()
+
+    try:
+        candidate, precision = load(path, precision)
+        tell({"name": candidate.name, "versions": candidate.versions, "precision": precision})
+        for line in sys.stdin:
+            question = json.loads(line)
+            results = {name: Array((), []) for name in question["results"]}
+            case = Case(question["operation"], "", "", question["inputs"], results, {}, {})
+            try:
+                found = candidate.answer(case).items()
+                tell({"results": {name: [a.shape, [exact(n) for n in a.numbers], a.kind] for name, a in found}})
+            except Unsupported as error:
+                tell({"unsupported": str(error)})
+            except Broken as error:
+                tell({"broken": str(error)})
+    except Mistake as error:
+        tell({"mistake": str(error)})
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def exact(n: float) -> Any:
+    return n if math.isfinite(n) else str(n)
 
 
 def load(path: str, precision: Optional[str]) -> Tuple[Python, str]:
@@ -773,8 +871,11 @@ def check(framework: str = "numpy", precision: str = "f64", cases: Optional[str]
 
 def check_file(path: str, precision: Optional[str] = None, **choice: Optional[str]) -> Report:
     """Checks the functions of a file."""
-    candidate, precision = load(path, precision)
-    return report(candidate, precision, **choice)
+    candidate = File(path, precision)
+    try:
+        return report(candidate, candidate.precision, **choice)
+    finally:
+        candidate.stop()
 
 
 def check_command(command: str, precision: str = "f64", **choice: Optional[str]) -> Report:
@@ -796,10 +897,13 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--all", action="store_true", help="print all failed cases, and not three of each fault")
     parser.add_argument("--json", metavar="FILE", help="write a report for machines, too")
     parser.add_argument("--cases", metavar="FOLDER", help="the folder of cases (default: beside this program)")
+    parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)  # As the process of a `File`.
     options = parser.parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    if options.answer:
+        return answers(options.file, options.precision)
     try:
         if (options.file is None) == (options.command is None):
             raise Mistake("Give a file in Python, or --command and a program: one of the two.")

@@ -279,6 +279,24 @@ class Candidates(Folder):
     def test_exits(self):
         self.broken("raise SystemExit(3)", "No result: SystemExit: 3")
 
+    def test_ends_the_process(self):
+        self.broken("import os; os._exit(0)", "No result: the program ended with status 0")
+
+    def test_hangs(self):
+        seconds, check.PATIENCE = check.PATIENCE, 2.0
+        try:
+            self.broken("import time; time.sleep(600)", "No result: the program was silent for 2 seconds")
+        finally:
+            check.PATIENCE = seconds
+
+    def test_prints(self):
+        status, text = self.check_text(RIGHT.replace("    ", "    print('{}')\n    ", 1))
+        self.assertEqual(status, 0, text)
+
+    def test_list_or_dict_in_place_of_a_tuple(self):
+        self.broken("return [v, v]", "it returned a list: results come as a tuple (output, log_sum_exp)")
+        self.broken("return {'output': v}", "it returned a dict: results come as a tuple")
+
     def test_none(self):
         self.broken("return None", "`output` is None")
 
@@ -433,7 +451,7 @@ class Programs(Folder):
             self.assertIn("1 of 3 cases pass", printed)
             self.write_cases(cases() + cases())
             status, printed = self.check_program(self.answers("time.sleep(60)"))
-            self.assertIn("silent three times in a row", printed)
+            self.assertIn("no answer three times in a row", printed)
         finally:
             check.SILENCE = seconds
 
