@@ -141,6 +141,9 @@ fn what_the_chapter_says_of_it() {
     assert!(tired[0] > tired[1] && soft[1] > soft[0]);
     // "Never the wrong way": a pair without a change has one right sentence.
     assert_eq!(late.head.right, it.sentences / 2 + late.head.pairs_with_two_answers);
+    // With a name, it looks away from the nouns.
+    let nouns = late.head.weights.iter().flatten().map(|[a, b]| a + b);
+    assert!(late.on_nouns_with_name < 0.2 * nouns.sum::<f64>() / it.sentences as f64);
     // "In a third of the pairs."
     assert!((12..=14).contains(&late.head.pairs_with_two_answers));
 

@@ -125,6 +125,8 @@ pub struct Nouns {
 #[derive(Deserialize)]
 pub struct LateWord {
     pub head: Nouns,
+    /// What it gives to both nouns together, with a name in the pronoun's place, on average.
+    pub on_nouns_with_name: f64,
 }
 
 /// What the causal model says that "it" refers to.

@@ -209,6 +209,10 @@ fn it(page: &mut Page, facts: &Facts) -> Result<()> {
     page.value("by-chance", it.both_ways.right_by_chance.to_string());
     let late = &it.late_word;
     page.value("late-changes", late.head.pairs_with_two_answers.to_string());
+    let on_noun = |[cat, mat]: &[f64; 2]| cat + mat;
+    let on_nouns: Vec<_> = late.head.weights.iter().flatten().map(on_noun).collect();
+    page.value("late-nouns", percent(mean(&on_nouns), 0));
+    page.value("late-nouns-bob", percent(late.on_nouns_with_name, 0));
     let [moved, unmoved, late] = &it.first_pair;
     let words = (
         "What “it” looks at in two sentences, by two heads",

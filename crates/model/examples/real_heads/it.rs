@@ -1,7 +1,7 @@
 //! What "it" refers to: where heads look, and what the model says.
 
 use super::heads::{
-    At, Swap, all_heads, by_chance, log_odds, moved_by_swap, name, on, rounded,
+    At, Swap, all_heads, by_chance, log_odds, mean, moved_by_swap, name, on, rounded,
 };
 use super::reading::{Pair, Words};
 use anyhow::Result;
@@ -12,20 +12,23 @@ use std::collections::BTreeMap;
 /// The weights of a head on two nouns, in two sentences with different ends.
 type OfPair = [[f64; 2]; 2];
 
-/// For each head its weights in all pairs, from "it", or from the last word before the full stop.
+/// For each head its weights in all pairs, from the pronoun, or from the last word before the full stop.
 fn on_nouns(
     (network, words): (&Network, &Words),
     pairs: &[Pair],
-    from_it: bool,
+    (pronoun, from_it): (&str, bool),
 ) -> Result<BTreeMap<Head, Vec<OfPair>>> {
     let mut weights: BTreeMap<Head, Vec<OfPair>> = BTreeMap::new();
     for (number, pair) in pairs.iter().enumerate() {
         for (end, late) in pair.late.iter().enumerate() {
-            let reading = words.read(&pair.sentence(late, "it"))?;
+            let reading = words.read(&pair.sentence(late, pronoun))?;
             let seen = network.look(&reading.ids)?;
             // The late words end with the sentence, in front of a full stop.
-            let query =
-                if from_it { reading.word("it")?.end } else { reading.word(late)?.end };
+            let query = if from_it {
+                reading.word(pronoun)?.end
+            } else {
+                reading.word(late)?.end
+            };
             for (noun, word) in pair.nouns.iter().enumerate() {
                 let keys = reading.word(word)?;
                 for head in all_heads(network) {
@@ -91,11 +94,13 @@ pub fn it(
             "pairs_with_two_answers": moved.count(), "weights": weights.collect::<Vec<_>>(),
         })
     };
-    let from_it = on_nouns(causal, pairs, true)?;
+    let from_it = on_nouns(causal, pairs, ("it", true))?;
     let differ = from_it.values().flatten().flat_map(|[a, b]| [a[0] - b[0], a[1] - b[1]]);
     let differ = differ.map(f64::abs).fold(0.0, f64::max);
-    let both = on_nouns(both_ways, pairs, true)?;
-    let late = on_nouns(causal, pairs, false)?;
+    let both = on_nouns(both_ways, pairs, ("it", true))?;
+    let late = on_nouns(causal, pairs, ("it", false))?;
+    let with_name = on_nouns(causal, pairs, ("Bob", false))?;
+    let both_nouns = with_name[&(13, 8)].iter().flatten().map(|[a, b]| a + b);
     let from_pronoun = |head| in_full(both_ways, &pairs[0], head, ["it"; 2]);
     let from_late = pairs[0].late.each_ref().map(String::as_str);
     Ok(json!({
@@ -107,7 +112,7 @@ pub fn it(
             "right_by_chance": by_chance(pairs.len(), |swapped| most_right(&both, swapped)),
         },
         "late_word": {
-            "head": told(&late, (13, 8)),
+            "head": told(&late, (13, 8)), "on_nouns_with_name": rounded(mean(both_nouns)),
         },
     }))
 }
@@ -149,7 +154,7 @@ pub fn resolved(network: &Network, words: &Words, pairs: &[Pair]) -> Result<Valu
         }))
     };
     let of_it = questions("it")?;
-    let late = on_nouns((network, words), pairs, false)?;
+    let late = on_nouns((network, words), pairs, ("it", false))?;
     let changes = |[a, b]: &OfPair| (a[0] > a[1]) != (b[0] > b[1]);
     let where_map_changes = std::iter::zip(pairs, &late[&(13, 8)])
         .filter(|(_, weights)| changes(weights))

@@ -497,6 +497,30 @@ fn real(file: &str) -> Option<PathBuf> {
     Some(path)
 }
 
+/// The same words, and the same numbers but for two units of the last digit: another processor rounds otherwise.
+#[cfg(all(feature = "program", feature = "tokenizer"))]
+fn assert_printed(ours: &str, shown: &str) {
+    let [ours_lines, shown_lines] =
+        [ours, shown].map(|text| text.lines().collect::<Vec<_>>());
+    assert_eq!(ours_lines.len(), shown_lines.len(), "{ours}");
+    for (ours, shown) in ours_lines.into_iter().zip(shown_lines) {
+        let [words, shown_words] =
+            [ours, shown].map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let same = |(ours, shown): (&&str, &&str)| {
+            let decimals = shown.split_once('.').map_or(0, |(_, digits)| digits.len());
+            match (ours.parse::<f64>(), shown.parse::<f64>()) {
+                (Ok(a), Ok(b)) if decimals > 0 => {
+                    (a - b).abs() < 2.5 * 0.1_f64.powi(decimals as i32)
+                }
+                _ => ours == shown,
+            }
+        };
+        let same =
+            words.len() == shown_words.len() && words.iter().zip(&shown_words).all(same);
+        assert!(same, "printed `{ours}`, and the book shows `{shown}`");
+    }
+}
+
 /// What the book prints, all but the first line, which says how long it took.
 #[cfg(all(feature = "program", feature = "tokenizer"))]
 #[test]
@@ -514,7 +538,7 @@ fn the_command_prints_what_the_book_shows() -> Result<()> {
         Ok(printed.split_once("\n\n").unwrap().1.to_owned())
     };
     let france = printed(&["--text", "The capital of France is", "--write", "12"])?;
-    assert_eq!(france, include_str!("../../opened/france.txt"));
+    assert_printed(&france, include_str!("../../opened/france.txt"));
     let berlin = printed(&[
         "--text",
         "The capital of France is",
@@ -526,12 +550,12 @@ fn the_command_prints_what_the_book_shows() -> Result<()> {
         "The capital of Germany is",
     ])?;
     let (_, berlin) = berlin.split_once("\n\n").unwrap();
-    assert_eq!(berlin, include_str!("../../opened/berlin.txt"));
+    assert_printed(berlin, include_str!("../../opened/berlin.txt"));
     let licence = concat!(env!("CARGO_MANIFEST_DIR"), "/../../LICENSE-MIT");
     let twice = "The goat pear tin door rain chair goat pear tin door rain chair";
     let twice = printed(&["--text", twice, "--ablate", "16.0", "--mean-over", licence])?;
     let (losses, _) = twice.split_once("\n\n").unwrap();
-    assert_eq!(losses, include_str!("../../opened/twice.txt").trim_end());
+    assert_printed(losses, include_str!("../../opened/twice.txt").trim_end());
     Ok(())
 }
 
