@@ -270,7 +270,6 @@ fn resolved(page: &mut Page, facts: &Facts) {
     let [tired, soft] = resolved.it.first_pair.map(f64::exp);
     page.value("odds-tired", fixed(tired, 0));
     page.value("odds-soft", fixed(soft, 0));
-    page.value("odds-swapped", percent(resolved.moved[0].all_pairs, 0));
     page.value("answer-right", resolved.it.right.to_string());
     page.value("answer-moves", resolved.it.move_right.to_string());
     page.value("bob-moves", resolved.with_name.move_right.to_string());
@@ -362,7 +361,7 @@ fn reasons(page: &mut Page, facts: &Facts) {
         "p",
         "off: p",
         "swapped: p",
-        "p of the other answer, swapped",
+        "p of the other answer, before → swapped",
     ];
     let rows = [("The capital of …", capital), ("If you travel to …", travel)];
     page.table("two-tests", &header, &rows.map(row));
