@@ -21,8 +21,12 @@ pub trait Compiled: Sized + attention::Float {
         forward: &FlashOutput<Self>,
         grad_output: DMatrixView<Self>,
     ) -> AttentionGradients<Self>;
-    fn multiply(a: Factor<Self>, b: Factor<Self>, bias: Option<&[Self]>)
-    -> DMatrix<Self>;
+    fn multiply(
+        flash: &Flash,
+        a: Factor<Self>,
+        b: Factor<Self>,
+        bias: Option<&[Self]>,
+    ) -> DMatrix<Self>;
 }
 
 macro_rules! compiled {
@@ -49,11 +53,12 @@ macro_rules! compiled {
             }
 
             fn multiply(
+                flash: &Flash,
                 a: Factor<Self>,
                 b: Factor<Self>,
                 bias: Option<&[Self]>,
             ) -> DMatrix<Self> {
-                simd::multiply(a, b, bias)
+                simd::multiply(a, b, bias, flash.is_batch_invariant())
             }
         }
     };
@@ -83,6 +88,6 @@ impl<T: Float> Engine<T> for Flash {
     }
 
     fn product(&self, a: Factor<T>, b: Factor<T>, bias: Option<&[T]>) -> DMatrix<T> {
-        T::multiply(a, b, bias)
+        T::multiply(self, a, b, bias)
     }
 }

@@ -4,7 +4,7 @@
 //! vectors lie along the keys, which are read where they are, and threads share the keys: each chunk of keys has a softmax of its own, and
 //! the chunks are merged as parts of a softmax can be. A chunk that lies in several pages is copied first.
 
-use crate::forward::{Flash, NotFinite, sees_something, two_scales};
+use crate::forward::{Flash, rows_not_finite, sees_something, two_scales};
 use crate::pages::{Asking, parts};
 use crate::queue::{into_inner, lock};
 use crate::simd::{
@@ -34,8 +34,8 @@ const CHUNKS: usize = 16;
 
 impl Flash {
     /// Whether so many queries go this way.
-    pub(super) fn are_few(n_q: usize) -> bool {
-        FEW > 0 && n_q <= FEW
+    pub(super) fn are_few(&self, n_q: usize) -> bool {
+        FEW > 0 && n_q <= FEW && !self.is_batch_invariant()
     }
 
     pub(super) fn forward_few<T: Float>(
@@ -232,13 +232,13 @@ impl<T: Float> Work for Chunk<'_, T> {
         let mut first = 0;
         for v in v {
             let weights = (&scores[first..], stride);
-            let mut not_finite = NotFinite::default();
-            let not_finite = not_finite.among(seen, [*v]);
+            let all_seen = seen == Visibility::Full;
+            let not_finite = if all_seen { vec![] } else { rows_not_finite([*v]) };
             if not_finite.is_empty() {
                 dots_so_far::<S, T>(simd, weights, *v, sums);
             } else {
                 let mut finite = copy_of(*v);
-                for &bad in not_finite {
+                for bad in not_finite {
                     finite.row_mut(bad).fill(T::zero());
                     hidden_values.push((first + bad, v.row(bad)));
                 }

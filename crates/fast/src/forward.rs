@@ -41,12 +41,15 @@ pub struct Flash {
     tiles: Tiles,
     threads: Threads,
     instructions: Instructions,
+    batch_invariant: bool,
 }
 
 impl PartialEq for Flash {
-    /// The same tiles, instructions and number of threads.
+    /// The same settings.
     fn eq(&self, other: &Self) -> bool {
-        let settings = |flash: &Self| (flash.tiles, flash.instructions, flash.threads());
+        let settings = |flash: &Self| {
+            (flash.tiles, flash.instructions, flash.threads(), flash.batch_invariant)
+        };
         settings(self) == settings(other)
     }
 }
@@ -77,6 +80,7 @@ impl Flash {
             tiles: Self::TILES,
             threads: Threads::All,
             instructions: Instructions::best(),
+            batch_invariant: false,
         }
     }
 
@@ -129,6 +133,30 @@ impl Flash {
         Ok(Flash { instructions: instructions.check()?, ..self })
     }
 
+    /// With one order of summation for a row, whatever stands beside it: one token with a cache has the same bits as in the whole text,
+    /// and so has every cut of the text into chunks. That holds for the outputs of attention and for the products of a layer. By
+    /// default few rows are summed in another order than many, since that is faster.
+    ///
+    /// ```
+    /// use attention::{ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, example};
+    /// use fast::Flash;
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::<f32>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let x = example::river().x.map(|x| x as f32);
+    /// let options = ForwardOptions::new().mask(Mask::causal()).engine(Flash::new().with_batch_invariance());
+    /// let (whole, _) = layer.forward(&x, options.clone())?;
+    /// let mut cache = KeyValueCache::new();
+    /// for (i, row) in whole.row_iter().enumerate() {
+    ///     let alone = layer.forward_cached(x.rows(i, 1), &mut cache, options.clone())?;
+    ///     assert_eq!(alone.row(0), row);
+    /// }
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn with_batch_invariance(self) -> Self {
+        Flash { batch_invariant: true, ..self }
+    }
+
     /// The tiles.
     ///
     /// ```
@@ -162,6 +190,15 @@ impl Flash {
         self.instructions
     }
 
+    /// Whether a row has [the same bits](Flash::with_batch_invariance) whatever stands beside it.
+    ///
+    /// ```
+    /// assert!(!fast::Flash::new().is_batch_invariant());
+    /// ```
+    pub fn is_batch_invariant(&self) -> bool {
+        self.batch_invariant
+    }
+
     /// The threads that are worth waking up for these inputs, and may be waited for.
     pub(super) fn threads_for(
         &self,
@@ -185,7 +222,7 @@ impl Flash {
         /// So many for each thread that none waits long for the last one.
         const TASKS: usize = 4;
         let (sizes, n_q) = (self.instructions.sizes::<T>(), inputs.lengths().0);
-        if Flash::are_few(n_q) {
+        if self.are_few(n_q) {
             return self.forward_few(&PagedInputs::from(inputs));
         }
         let threads =
@@ -226,7 +263,7 @@ impl Flash {
         &self,
         inputs: &PagedInputs<T>,
     ) -> FlashOutput<T> {
-        if Flash::are_few(inputs.q.nrows()) {
+        if self.are_few(inputs.q.nrows()) {
             return self.forward_few(inputs);
         }
         let whole =
@@ -290,7 +327,7 @@ impl<T: Float> ForwardWorkspace<T> {
         let output = forward.output.columns_mut(h * d_v, d_v);
         write_panels(&self.output, self.sizes, &rows, output, |panel, from, to| {
             for ((to, &from), &sum) in to.iter_mut().zip(from).zip(&self.sum[panel]) {
-                *to = from / normaliser(sum);
+                *to = from / normaliser(sum) + T::zero(); // a hidden key's 0 can turn −0 into 0, so no row has −0
             }
         });
         for (i, (&max, &sum)) in rows.zip(self.max.iter().zip(&*self.sum)) {
@@ -358,8 +395,6 @@ impl<T: Float> Work for Attend<'_, T> {
         workspace.sum.fill(T::zero());
         workspace.output.fill(T::zero());
         let grid = Grid { size: workspace.keys_in_tile, step: NR, end: head.k.nrows() };
-        let mut not_finite = NotFinite::default();
-
         for tile in grid.tiles(head.mask.keys_seen_by(rows.clone())) {
             if head.mask.visibility(rows.clone(), tile.clone()) == Visibility::Hidden {
                 continue;
@@ -370,7 +405,14 @@ impl<T: Float> Work for Attend<'_, T> {
                 (head.k.rows_range(tile.clone()), head.v.rows_range(tile.clone()));
             pack_rows::<T, NR>(k, &mut workspace.keys);
             pack_columns::<T, NR>(v, &mut workspace.values);
-            not_finite.forget();
+            // A weight of 0 does not hide a value that is not finite, since 0 · NaN is NaN. Such keys are zeros in the packed copy, and
+            // are added by themselves to what sees them: in every tile, so that the order of a sum doesn't depend on the mask.
+            let not_finite = rows_not_finite([v]);
+            for &key in &not_finite {
+                for column in workspace.values.chunks_exact_mut(tile.len() * NR) {
+                    column.as_chunks_mut::<NR>().0[key] = [T::zero(); NR];
+                }
+            }
             for queries in tiles_between(rows.clone(), sizes.panel) {
                 // A panel sees fewer keys of the tile than the block does. Under a causal mask, this and the next question are
                 // what halves the work.
@@ -380,8 +422,7 @@ impl<T: Float> Work for Attend<'_, T> {
                 if seen == Visibility::Hidden {
                     continue;
                 }
-                let not_finite = not_finite.among(seen, [v]);
-                let (rows, tile) = (&rows, &tile);
+                let (rows, tile, not_finite) = (&rows, &tile, &not_finite[..]);
                 let panel = Panel { head, rows, tile, queries, keys, seen, not_finite };
                 match panel.queries.len().div_ceil(sizes.lanes) {
                     1 if MR > 1 => workspace.panel::<S, 1, NR>(simd, panel),
@@ -401,7 +442,7 @@ struct Panel<'a, T: Float> {
     queries: Range<usize>, // some of the rows
     keys: Range<usize>,    // some of the tile, from a multiple of NR on
     seen: Visibility,
-    not_finite: &'a [usize], // keys of the tile whose values a weight of 0 would not hide
+    not_finite: &'a [usize], // keys of the tile that are zeros in the packed copy of its values
 }
 
 impl<T: Float> ForwardWorkspace<T> {
@@ -496,22 +537,15 @@ impl<T: Float> ForwardWorkspace<T> {
         let (width, first) = (M * self.sizes.lanes, queries.start - panel.rows.start);
         let output = &mut self.output[first * d_v..][..width * d_v];
         let here = keys.start - panel.tile.start..keys.end - panel.tile.start;
-        // The keys whose values are not finite cut the sum into pieces; mostly there are none, and one piece.
-        let mut correction = correction;
-        for healthy in without(&here, panel.not_finite) {
-            let columns = self.values.chunks_exact(panel.tile.len() * NR);
-            let blocks = columns.map(|column| &column.as_chunks().0[healthy.clone()]);
-            let weights = healthy.start - here.start..healthy.end - here.start;
-            let weights = &self.scores[weights.start * width..weights.end * width];
-            let (weights, into) =
-                (vectors::<S, T, M>(weights), vectors_mut::<S, T, M>(output));
-            products::<S, T, M, NR>(simd, weights, blocks, into, |_, into, sums| {
-                for i in 0..M {
-                    into[i] = mul_add::<S, T>(simd, into[i], correction[i], sums[i]);
-                }
-            });
-            correction = [T::splat_vector(simd, T::one()); M]; // once is enough
-        }
+        let columns = self.values.chunks_exact(panel.tile.len() * NR);
+        let blocks = columns.map(|column| &column.as_chunks().0[here.clone()]);
+        let weights = vectors::<S, T, M>(&self.scores[..here.len() * width]);
+        let into = vectors_mut::<S, T, M>(output);
+        products::<S, T, M, NR>(simd, weights, blocks, into, |_, into, sums| {
+            for i in 0..M {
+                into[i] = mul_add::<S, T>(simd, into[i], correction[i], sums[i]);
+            }
+        });
         for &key in within(&here, panel.not_finite) {
             let (j, weights) =
                 (panel.tile.start + key, &self.scores[(key - here.start) * width..]);
@@ -634,17 +668,24 @@ impl NotFinite {
             return &[];
         }
         if !self.known {
-            self.rows.clear();
-            if !tile.iter().all(is_finite) {
-                let is_finite = |i: &usize| {
-                    tile.iter().all(|x| x.row(*i).iter().all(|x| x.is_finite()))
-                };
-                self.rows.extend((0..tile[0].nrows()).filter(|i| !is_finite(i)));
-            }
+            self.rows = rows_not_finite(tile);
             self.known = true;
         }
         &self.rows
     }
+}
+
+/// The rows that hold something which is not finite in one of the matrices.
+#[inline(always)]
+pub(super) fn rows_not_finite<T: Float, const N: usize>(
+    tile: [DMatrixView<T>; N],
+) -> Vec<usize> {
+    if tile.iter().all(is_finite) {
+        return vec![];
+    }
+    let is_finite =
+        |i: &usize| tile.iter().all(|x| x.row(*i).iter().all(|x| x.is_finite()));
+    (0..tile[0].nrows()).filter(|i| !is_finite(i)).collect()
 }
 
 #[inline(always)]

@@ -14,6 +14,7 @@ mod library_flash; // attention by tiles, with products from a library
 mod chunks; // a text in chunks against the whole text
 mod diagnose; // finds what is wrong with a layer
 mod faults; // the one list of planted faults
+mod invariance; // whether a row keeps its bits
 mod layer; // the interface through which a layer is examined
 mod patients; // layers with something wrong
 
@@ -29,6 +30,7 @@ pub use diagnose::{
 };
 pub use exponentials::Exponentials;
 pub use faults::Fault;
+pub use invariance::{Change, SameRows, same_rows};
 pub use layer::{AttentionLayer, DecodingLayer};
 pub use library_flash::LibraryFlash;
 pub use patients::{Patient, PatientCache, PatientKeyValues};

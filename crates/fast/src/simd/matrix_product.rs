@@ -25,11 +25,13 @@ fn is_thin<T: Float>(a: &Factor<T>, b: &Factor<T>) -> bool {
     rows.min(columns) <= if large { FEW.1 } else { FEW.0 }
 }
 
-/// The product of two factors, with `bias` added to each row: what [`Compiled::multiply`](crate::compiled::Compiled) compiles.
+/// The product of two factors, with `bias` added to each row: what [`Compiled::multiply`](crate::compiled::Compiled) compiles. With
+/// `one_order` a row is summed in the same order in a product of any shape, and else by the way that is fastest for the shape.
 pub(crate) fn multiply<T: Float>(
     a: Factor<T>,
     b: Factor<T>,
     bias: Option<&[T]>,
+    one_order: bool,
 ) -> DMatrix<T> {
     /// Up to this number of multiplications, packing would cost more than it gains.
     const FEW: usize = 64 * 64 * 64;
@@ -37,6 +39,9 @@ pub(crate) fn multiply<T: Float>(
     const FEWEST: usize = 512;
     let ((rows, depth), columns) = (a.shape(), b.shape().1);
     let count = rows.saturating_mul(depth).saturating_mul(columns);
+    if one_order && count > 0 {
+        return multiply_packed(&a, &b, bias, threads());
+    }
     let thin = is_thin(&a, &b);
     if count <= if thin { FEWEST } else { FEW } {
         ByWeights.product(a, b, bias)
@@ -348,14 +353,15 @@ mod tests {
                                     if is_thin(&a, &b) {
                                         thin()
                                     } else {
-                                        multiply(a, b, bias)
+                                        multiply(a, b, bias, false)
                                     },
                                 ] {
                                     assert_eq!(exact(product), right_plus, "{shape:?}");
                                 }
                             }
                         }
-                        let without = multiply(Factor::of(&a), Factor::of(&b), None);
+                        let without =
+                            multiply(Factor::of(&a), Factor::of(&b), None, false);
                         assert_eq!(exact(without), right, "{shape:?}");
                     }
                 }

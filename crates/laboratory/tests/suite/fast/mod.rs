@@ -1,6 +1,7 @@
 //! What `Flash` alone promises.
 
 mod errors;
+mod invariance;
 mod overflow;
 mod pages;
 mod pairs;
