@@ -8,7 +8,8 @@ use crate::forward::{Flash, rows_not_finite, sees_something, two_scales};
 use crate::pages::{Asking, parts};
 use crate::queue::{into_inner, lock};
 use crate::simd::{
-    Float, InstructionSet, LARGEST_VECTOR, Work, combinations, dots_so_far, exp2,
+    Float, InstructionSet, LARGEST_VECTOR, WHOLE_BLOCKS, Work, combinations, dots_so_far,
+    exp2,
 };
 use attention::engine::PagedInputs;
 use attention::engine::{blocks, copy_of};
@@ -33,15 +34,19 @@ const TILES: [usize; 2] = [8, 32];
 const CHUNKS: usize = 16;
 
 impl Flash {
-    /// Whether so many queries go this way.
-    pub(super) fn are_few(&self, n_q: usize) -> bool {
-        FEW > 0 && n_q <= FEW && !self.is_batch_invariant()
-    }
-
+    /// The result, if there are few enough queries.
     pub(super) fn forward_few<T: Float>(
         &self,
         inputs: &PagedInputs<T>,
-    ) -> FlashOutput<T> {
+    ) -> Option<FlashOutput<T>> {
+        let few = FEW > 0 && inputs.q.nrows() <= FEW;
+        few.then(|| match self.is_batch_invariant() {
+            true => self.forward_few_in_order(inputs),
+            false => self.forward_few_in_chunks(inputs),
+        })
+    }
+
+    fn forward_few_in_chunks<T: Float>(&self, inputs: &PagedInputs<T>) -> FlashOutput<T> {
         let (n_q, n_k) = inputs.mask.shape();
         let (d_k, d_v) = inputs.widths();
         let (n_heads, n_kv_heads) = (inputs.n_heads, inputs.n_kv_heads);
@@ -83,8 +88,20 @@ impl Flash {
                 let [of_keys, of_values] = copies;
                 let (heads, keys) = (&heads[..], chunks[chunk].clone());
                 let columns = |width: usize| g * width..(g + 1) * width;
-                let k = parts(&inputs.keys, keys.clone(), columns(d_k), of_keys);
-                let v = parts(&inputs.values, keys.clone(), columns(d_v), of_values);
+                let k = parts(
+                    &inputs.keys,
+                    keys.clone(),
+                    columns(d_k),
+                    Some(WHOLE_BLOCKS),
+                    of_keys,
+                );
+                let v = parts(
+                    &inputs.values,
+                    keys.clone(),
+                    columns(d_v),
+                    Some(WHOLE_BLOCKS),
+                    of_values,
+                );
                 let (k, v) = (&k[..], &v[..]);
                 let work = Chunk {
                     heads,

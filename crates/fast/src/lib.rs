@@ -22,6 +22,7 @@
 
 mod backward;
 mod engine; // what is compiled once, for f32 and f64
+mod few_in_order;
 mod few_queries;
 mod forward;
 mod pages;

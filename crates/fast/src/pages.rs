@@ -1,6 +1,5 @@
 //! Keys and values whose memory is in pages.
 
-use crate::simd::WHOLE_BLOCKS;
 use attention::engine::{HeadDropout, PagedInputs, Pages};
 use attention::mask::SizedMask;
 use nalgebra::DMatrixView;
@@ -20,11 +19,12 @@ impl<'a, T: attention::Float> Asking<'a, T> {
 }
 
 /// Some rows of some columns, in parts: where they are, if they lie in one page, or if parts but the last have a multiple of
-/// [`WHOLE_BLOCKS`] rows; and else as one part, copied to `room`.
+/// `whole_blocks` rows; and else as one part, copied to `room`.
 pub fn parts<'s, T: attention::Float>(
     pages: &'s Pages<'_, T>,
     rows: Range<usize>,
     columns: Range<usize>,
+    whole_blocks: Option<usize>,
     room: &'s mut Vec<T>,
 ) -> Vec<DMatrixView<'s, T>> {
     let of_page = pages.pages()[0].nrows();
@@ -36,7 +36,9 @@ pub fn parts<'s, T: attention::Float>(
     });
     let parts: Vec<_> = parts.collect();
     let (_, before) = parts.split_last().expect("there are rows");
-    if before.iter().all(|part| part.nrows() % WHOLE_BLOCKS == 0) {
+    let whole =
+        |part: &DMatrixView<T>| whole_blocks.is_some_and(|rows| part.nrows() % rows == 0);
+    if before.iter().all(whole) {
         return parts;
     }
     room.clear();

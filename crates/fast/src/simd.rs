@@ -20,4 +20,6 @@ pub(crate) use microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,
     product_with_rows, products, vectors, vectors_mut,
 };
-pub(crate) use thin_product::{LARGEST_VECTOR, WHOLE_BLOCKS, combinations, dots_so_far};
+pub(crate) use thin_product::{
+    LARGEST_VECTOR, WHOLE_BLOCKS, combinations, dots_in_order, dots_so_far,
+};

@@ -13,6 +13,9 @@ use attention::engine::{ByWeights, Engine, Factor, blocks};
 use nalgebra::DMatrix;
 use std::ops::Range;
 
+/// Products that are summed in registers: a block of the second factor stays in the first-level cache.
+const DEPTH: usize = 256;
+
 /// Returns true where `a` has so few rows, or `b` so few columns, that to pack the other factor would cost more than it gains.
 fn is_thin<T: Float>(a: &Factor<T>, b: &Factor<T>) -> bool {
     /// The limit if the columns of the other factor lie along the results, and the limit if they lie along the sums.
@@ -39,14 +42,12 @@ pub(crate) fn multiply<T: Float>(
     const FEWEST: usize = 512;
     let ((rows, depth), columns) = (a.shape(), b.shape().1);
     let count = rows.saturating_mul(depth).saturating_mul(columns);
-    if one_order && count > 0 {
-        return multiply_packed(&a, &b, bias, threads());
-    }
     let thin = is_thin(&a, &b);
-    if count <= if thin { FEWEST } else { FEW } {
+    let few = if thin { FEWEST } else { FEW };
+    if count == 0 || (count <= few && !one_order) {
         ByWeights.product(a, b, bias)
     } else if thin {
-        multiply_thin(&a, &b, bias)
+        multiply_thin(&a, &b, bias, one_order)
     } else {
         multiply_packed(&a, &b, bias, threads())
     }
@@ -57,6 +58,7 @@ fn multiply_thin<T: Float>(
     a: &Factor<T>,
     b: &Factor<T>,
     bias: Option<&[T]>,
+    one_order: bool,
 ) -> DMatrix<T> {
     /// Numbers of the large factor that are worth another thread.
     const SHARE: usize = 1 << 18;
@@ -78,6 +80,17 @@ fn multiply_thin<T: Float>(
     let across = wide.is_transposed == of_rows;
     let share = n.min((SHARE / depth).max(1)).next_multiple_of(LARGEST_VECTOR);
     let mut y = vec![T::zero(); n.div_ceil(share) * share * count];
+    // In one order the sums begin with the bias, as those of packed panels do.
+    let (first, last) = if one_order { (bias, None) } else { (None, bias) };
+    if let Some(bias) = first {
+        for (chunk, y) in y.chunks_exact_mut(share * count).enumerate() {
+            for (i, y) in y.chunks_exact_mut(share).enumerate() {
+                for (j, y) in (chunk * share..n).zip(y) {
+                    *y = bias[if of_rows { j } else { i }];
+                }
+            }
+        }
+    }
     for_each_chunk(&mut y, share * count, |(chunk, y)| {
         let range = chunk * share..n.min((chunk + 1) * share);
         let w = if across {
@@ -85,7 +98,16 @@ fn multiply_thin<T: Float>(
         } else {
             wide.matrix.columns_range(range)
         };
-        let work = Thin { x: &x, x_stride, w, transposed: across, y, y_stride: share };
+        let one_order = one_order.then_some(DEPTH);
+        let work = Thin {
+            x: &x,
+            x_stride,
+            w,
+            transposed: across,
+            one_order,
+            y,
+            y_stride: share,
+        };
         Instructions::best().run(work).expect("instructions of this processor");
     });
     let mut c = DMatrix::zeros(rows, columns);
@@ -93,7 +115,7 @@ fn multiply_thin<T: Float>(
         for (i, y) in y.chunks_exact(share).enumerate() {
             for (j, &sum) in (chunk * share..n).zip(y) {
                 let at = if of_rows { (i, j) } else { (j, i) };
-                c[at] = bias.map_or(sum, |bias| sum + bias[at.1]);
+                c[at] = last.map_or(sum, |bias| sum + bias[at.1]);
             }
         }
     }
@@ -160,8 +182,6 @@ impl<T: Float> Work for Multiply<'_, T> {
 
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
-        /// Products that are summed in registers: a block of `b` stays in the first-level cache.
-        const DEPTH: usize = 256;
         /// Bytes of a column of the panels of `a` that stay in the second-level cache: a multiple of every panel's.
         const HEIGHT: usize = 1536;
         let Multiply { a, b, bias, columns, c } = self;
@@ -346,12 +366,14 @@ mod tests {
                         for a in [Factor::of(&a), Factor::transposed(&a_tr)] {
                             for b in [Factor::of(&b), Factor::transposed(&b_tr)] {
                                 let bias = Some(bias.as_slice());
-                                let thin = || multiply_thin(&a, &b, bias);
+                                let thin =
+                                    |one_order| multiply_thin(&a, &b, bias, one_order);
                                 for product in [
                                     multiply_packed(&a, &b, bias, 2),
                                     ByWeights.product(a, b, bias),
                                     if is_thin(&a, &b) {
-                                        thin()
+                                        assert_eq!(exact(thin(true)), right_plus);
+                                        thin(false)
                                     } else {
                                         multiply(a, b, bias, false)
                                     },

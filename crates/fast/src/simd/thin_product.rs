@@ -150,6 +150,90 @@ fn dots_of<S: InstructionSet, T: Float, const M: usize, const N: usize>(
     }
 }
 
+/// `y[i][j] = Σ_k x[i][k] · w[(k, j)]`, one k after the other, as the micro-kernels add. Where a column lies along the sum, vectors that
+/// lie along the results are made in registers, by transposing small squares.
+///
+/// Shapes: `x` some vectors, each `x_stride` after the last; `w` (depth, n). `store` gets the number of a vector, that of the first of its
+/// results, and as many results as a vector has numbers, of which those beyond n mean nothing.
+#[inline(always)]
+pub(crate) fn dots_in_order<S: InstructionSet, T: Float>(
+    simd: S,
+    (x, x_stride): (&[T], usize),
+    w: DMatrixView<T>,
+    mut store: impl FnMut(usize, usize, T::Vector<S>),
+) {
+    let count = x.len().div_ceil(x_stride);
+    for first in (0..w.ncols()).step_by(T::lanes::<S>()) {
+        let mut i = 0;
+        while i < count {
+            let x = (&x[i * x_stride..], x_stride);
+            let some = some_of(count - i, if BROWSER { 1 } else { 4 });
+            let mut sums = [T::splat_vector(simd, T::zero()); 4];
+            match some {
+                4 if !BROWSER => sums = chains::<S, T, 4>(simd, x, w, first),
+                2 if !BROWSER => {
+                    [sums[0], sums[1]] = chains::<S, T, 2>(simd, x, w, first);
+                }
+                _ => [sums[0]] = chains::<S, T, 1>(simd, x, w, first),
+            }
+            for row in 0..some {
+                store(i + row, first, sums[row]);
+            }
+            i += some;
+        }
+    }
+}
+
+/// The sums of `M` vectors with a vector's number of columns from `first` on.
+#[inline(always)]
+fn chains<S: InstructionSet, T: Float, const M: usize>(
+    simd: S,
+    (x, x_stride): (&[T], usize),
+    w: DMatrixView<T>,
+    first: usize,
+) -> [T::Vector<S>; M] {
+    /// So many k at a time.
+    const GROUP: usize = 4;
+    let (depth, n) = w.shape();
+    let lanes = T::lanes::<S>();
+    let square = 16 / size_of::<T>(); // rows and columns of what is transposed
+    let x: [_; M] = std::array::from_fn(|i| &x[i * x_stride..][..depth]);
+    // Past the end, the last column once more.
+    let columns: [_; LARGEST_VECTOR] =
+        std::array::from_fn(|j| w.column((first + j.min(lanes - 1)).min(n - 1)));
+    let columns = columns.each_ref().map(|column| column.as_slice());
+    let mut sums = [T::splat_vector(simd, T::zero()); M];
+    let whole = depth / GROUP * GROUP;
+    for k in (0..whole).step_by(GROUP) {
+        // Vector r has, in each 128 bits, some k of one column.
+        let mut rows = [[T::zero(); LARGEST_VECTOR]; GROUP];
+        for (r, row) in rows.iter_mut().enumerate() {
+            let from = k + r / square * square;
+            for j in (0..lanes).step_by(square) {
+                let column = &columns[j + r % square][from..][..square];
+                row[j..j + square].copy_from_slice(column);
+            }
+        }
+        let rows = rows.each_ref().map(|row| T::vectors::<S>(row)[0]);
+        let along_results = T::transpose_squares(simd, rows);
+        for r in 0..GROUP {
+            for i in 0..M {
+                let factor = T::splat_vector(simd, x[i][k + r]);
+                sums[i] = mul_add::<S, T>(simd, factor, along_results[r], sums[i]);
+            }
+        }
+    }
+    for k in whole..depth {
+        let row = columns.map(|column| column[k]);
+        let vector = T::vectors::<S>(&row)[0];
+        for i in 0..M {
+            let factor = T::splat_vector(simd, x[i][k]);
+            sums[i] = mul_add::<S, T>(simd, factor, vector, sums[i]);
+        }
+    }
+    sums
+}
+
 /// `y[i] += Σ_k x[i][k] · w.column(k)`.
 ///
 /// Shapes: `x` some vectors, each `x_stride` after the last; `w` (n, depth), `y` as many vectors of whole vectors of numbers, each
@@ -270,13 +354,14 @@ fn add_some<
     }
 }
 
-/// As [`dots`] or [`combinations`] by themselves, for `w` or its transpose.
+/// As [`dots`] or [`combinations`] by themselves, for `w` or its transpose; or in one order, added to what is in `y`.
 pub(crate) struct Thin<'a, T: Float> {
     pub x: &'a [T], // (some, stride): vectors with zeros beyond the depth
     pub x_stride: usize,
     pub w: DMatrixView<'a, T>,
     pub transposed: bool, // whether w is (n, depth), and not (depth, n)
-    pub y: &'a mut [T],   // (some, stride)
+    pub one_order: Option<usize>, // sums are cut after so many products, as those of packed panels are
+    pub y: &'a mut [T],           // (some, stride)
     pub y_stride: usize,
 }
 
@@ -285,11 +370,35 @@ impl<T: Float> Work for Thin<'_, T> {
 
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
-        let (x, y) = ((self.x, self.x_stride), (self.y, self.y_stride));
-        if self.transposed {
-            combinations::<S, T>(simd, x, self.w, y);
-        } else {
-            dots::<S, T>(simd, x, self.w, y);
+        let (x, y, w) = ((self.x, self.x_stride), self.y, self.w);
+        let Some(depth) = self.one_order else {
+            let y = (y, self.y_stride);
+            return match self.transposed {
+                true => combinations::<S, T>(simd, x, w, y),
+                false => dots::<S, T>(simd, x, w, y),
+            };
+        };
+        let lanes = T::lanes::<S>();
+        let mut room = vec![T::zero(); if self.transposed { y.len() } else { 0 }];
+        for k in blocks(if self.transposed { w.ncols() } else { w.nrows() }, depth) {
+            let x = (&x.0[k.start..], x.1);
+            if self.transposed {
+                room.fill(T::zero());
+                combinations::<S, T>(
+                    simd,
+                    x,
+                    w.columns_range(k),
+                    (&mut room, self.y_stride),
+                );
+                let sums = T::vectors_mut::<S>(y).iter_mut().zip(T::vectors::<S>(&room));
+                sums.for_each(|(y, &sum)| *y = T::add_vectors(simd, *y, sum));
+            } else {
+                dots_in_order::<S, T>(simd, x, w.rows_range(k), |i, first, sums| {
+                    let y = &mut y[i * self.y_stride + first..][..lanes];
+                    let y = &mut T::vectors_mut::<S>(y)[0];
+                    *y = T::add_vectors(simd, *y, sums);
+                });
+            }
         }
     }
 }

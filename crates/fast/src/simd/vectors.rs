@@ -56,6 +56,11 @@ pub trait Element: Copy + Send + Sync + 'static {
     fn load_some<S: Simd>(simd: S, slice: &[Self]) -> Self::Vector<S>;
     /// The sum of all entries.
     fn sum_of_vector<S: Simd>(simd: S, x: Self::Vector<S>) -> Self;
+    /// Exchanges rows and columns of the squares that lie in each 128 bits of four vectors, of 4 × 4 or of 2 × 2 numbers.
+    fn transpose_squares<S: Simd>(
+        simd: S,
+        x: [Self::Vector<S>; 4],
+    ) -> [Self::Vector<S>; 4];
     /// 2^k, for the whole numbers k that stand in the last bits of `rounded` after [`Element::ROUND`] was added to them.
     fn power_of_two<S: Simd>(simd: S, rounded: Self::Vector<S>) -> Self::Vector<S>;
 }
@@ -71,7 +76,8 @@ macro_rules! element {
         to_bits: $to_bits:ident, from_bits: $from_bits:ident,
         splat_bits: $splat_bits:ident, add_bits: $add_bits:ident,
         mul_bits: $mul_bits:ident,
-        load_some: $load_some:ident, sum: $sum:ident
+        load_some: $load_some:ident, sum: $sum:ident,
+        transpose: |$simd:ident, $x:ident| $transpose:expr
     ) => {
         impl Element for $float {
             const ROUND: $float =
@@ -128,6 +134,13 @@ macro_rules! element {
                 simd.$sum(x)
             }
             #[inline(always)]
+            fn transpose_squares<S: Simd>(
+                $simd: S,
+                $x: [S::$vector; 4],
+            ) -> [S::$vector; 4] {
+                $transpose
+            }
+            #[inline(always)]
             fn power_of_two<S: Simd>(simd: S, rounded: S::$vector) -> S::$vector {
                 const MANTISSA: u32 = <$float>::MANTISSA_DIGITS - 1;
                 const BIAS: $bits = <$float>::MAX_EXP as $bits - 1;
@@ -161,7 +174,8 @@ element! {
     add_bits: add_u32s,
     mul_bits: mul_u32s,
     load_some: partial_load_f32s,
-    sum: reduce_sum_f32s
+    sum: reduce_sum_f32s,
+    transpose: |simd, x| simd.deinterleave_shfl_f32s(x)
 }
 element! {
     f64,
@@ -183,5 +197,10 @@ element! {
     add_bits: add_u64s,
     mul_bits: mul_u64s,
     load_some: partial_load_f64s,
-    sum: reduce_sum_f64s
+    sum: reduce_sum_f64s,
+    transpose: |simd, x| {
+        let halves = [[x[0], x[1]], [x[2], x[3]]];
+        let [[a, b], [c, d]] = halves.map(|half| simd.deinterleave_shfl_f64s(half));
+        [a, b, c, d]
+    }
 }
