@@ -203,27 +203,33 @@ fn chains<S: InstructionSet, T: Float, const M: usize>(
         std::array::from_fn(|j| w.column((first + j.min(lanes - 1)).min(n - 1)));
     let columns = columns.each_ref().map(|column| column.as_slice());
     let mut sums = [T::splat_vector(simd, T::zero()); M];
-    let whole = depth / GROUP * GROUP;
-    for k in (0..whole).step_by(GROUP) {
+    // The same number of groups of each slice, so that no index in the loop is checked.
+    let groups = depth / GROUP;
+    let factors = x.map(|x| &x.as_chunks::<GROUP>().0[..groups]);
+    let pieces = columns.map(|column| &column.as_chunks::<GROUP>().0[..groups]);
+    for group in 0..groups {
         // Vector r has, in each 128 bits, some k of one column.
         let mut rows = [[T::zero(); LARGEST_VECTOR]; GROUP];
-        for (r, row) in rows.iter_mut().enumerate() {
-            let from = k + r / square * square;
-            for j in (0..lanes).step_by(square) {
-                let column = &columns[j + r % square][from..][..square];
-                row[j..j + square].copy_from_slice(column);
+        for r in 0..GROUP {
+            let (mut j, from) = (0, r / square * square);
+            while j < lanes {
+                let piece = &pieces[j + r % square][group];
+                for t in 0..square {
+                    rows[r][j + t] = piece[from + t];
+                }
+                j += square;
             }
         }
         let rows = rows.each_ref().map(|row| T::vectors::<S>(row)[0]);
         let along_results = T::transpose_squares(simd, rows);
         for r in 0..GROUP {
             for i in 0..M {
-                let factor = T::splat_vector(simd, x[i][k + r]);
+                let factor = T::splat_vector(simd, factors[i][group][r]);
                 sums[i] = mul_add::<S, T>(simd, factor, along_results[r], sums[i]);
             }
         }
     }
-    for k in whole..depth {
+    for k in groups * GROUP..depth {
         let row = columns.map(|column| column[k]);
         let vector = T::vectors::<S>(&row)[0];
         for i in 0..M {
