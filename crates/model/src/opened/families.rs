@@ -7,6 +7,7 @@ use crate::norm::{LayerNorm, RmsNorm};
 use anyhow::{Context as _, Result, bail, ensure};
 use attention::positions::RotaryPairs;
 use attention::{MultiHeadAttention, Parameters, Rotary};
+use fast::Flash;
 use nalgebra::{DMatrix, RowDVector};
 
 /// A line of models that are built alike.
@@ -405,6 +406,7 @@ impl Builder {
             blocks,
             norm,
             unembedding,
+            engine: Flash::new(),
         })
     }
 

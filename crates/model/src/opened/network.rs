@@ -22,8 +22,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    fn forward(&self, x: &DMatrix<f32>) -> Result<DMatrix<f32>> {
-        Ok(linear_by(&Flash::new(), x, &self.w, &self.b)?)
+    fn forward(&self, x: &DMatrix<f32>, engine: &Flash) -> Result<DMatrix<f32>> {
+        Ok(linear_by(engine, x, &self.w, &self.b)?)
     }
 }
 
@@ -105,17 +105,17 @@ pub struct Feed {
 }
 
 impl Feed {
-    fn forward(&self, x: &DMatrix<f32>) -> Result<DMatrix<f32>> {
-        let mut hidden = self.up.forward(x)?; // (n, d_hidden)
+    fn forward(&self, x: &DMatrix<f32>, engine: &Flash) -> Result<DMatrix<f32>> {
+        let mut hidden = self.up.forward(x, engine)?; // (n, d_hidden)
         match &self.gate {
             Some(gate) => {
-                let mut gate = gate.forward(x)?; // (n, d_hidden)
+                let mut gate = gate.forward(x, engine)?; // (n, d_hidden)
                 self.activation.apply(&mut gate);
                 multiply(&mut hidden, &gate);
             }
             None => self.activation.apply(&mut hidden),
         }
-        self.down.forward(&hidden) // (n, d_model)
+        self.down.forward(&hidden, engine) // (n, d_model)
     }
 }
 
@@ -163,6 +163,8 @@ pub struct Network {
     pub norm: Option<Norm>,
     /// From a token's vector to the scores of the next (d_model, vocabulary), if it isn't the embedding.
     pub unembedding: Option<DMatrix<f32>>,
+    /// What computes attention and products.
+    pub engine: Flash,
 }
 
 impl Network {
@@ -241,11 +243,11 @@ impl Network {
             if self.family == Family::Bert {
                 x += attend(number, &x)?;
                 x = block.attention_norm.apply(x);
-                x += block.mlp.forward(&x)?;
+                x += block.mlp.forward(&x, &self.engine)?;
                 x = block.mlp_norm.apply(x);
             } else {
                 x += attend(number, &block.attention_norm.apply(x.clone()))?;
-                x += block.mlp.forward(&block.mlp_norm.apply(x.clone()))?;
+                x += block.mlp.forward(&block.mlp_norm.apply(x.clone()), &self.engine)?;
             }
         }
         if let Some(norm) = &self.norm {
@@ -277,7 +279,7 @@ impl Network {
 
     fn forward_masked(&self, tokens: &[usize], mask: Mask) -> Result<DMatrix<f32>> {
         let attend = |number: usize, x: &DMatrix<f32>| {
-            let options = ForwardOptions::new().mask(&mask).engine(Flash::new());
+            let options = ForwardOptions::new().mask(&mask).engine(self.engine.clone());
             Ok(self.blocks[number].attention.forward(x, options)?.0)
         };
         self.pass(self.embed(tokens, 0)?, attend, |_, _| ())
@@ -324,7 +326,8 @@ impl Network {
         mut edit: impl FnMut(usize, &mut DMatrix<f32>),
     ) -> Result<DMatrix<f32>> {
         let attend = |number: usize, x: &DMatrix<f32>| {
-            let options = ForwardOptions::new().mask(self.mask()).engine(Flash::new());
+            let options =
+                ForwardOptions::new().mask(self.mask()).engine(self.engine.clone());
             Ok(self.blocks[number].attention.forward(x, options)?.0)
         };
         let before_block = |number: usize, x: &mut DMatrix<f32>| {
@@ -359,10 +362,57 @@ impl Network {
         assert_eq!(caches.len(), self.blocks.len(), "a cache for each block");
         let first = caches.first().map_or(0, KeyValueCache::tokens);
         let attend = |number: usize, x: &DMatrix<f32>| {
-            let options = ForwardOptions::new().mask(self.mask()).engine(Flash::new());
+            let options =
+                ForwardOptions::new().mask(self.mask()).engine(self.engine.clone());
             self.blocks[number].attention.forward_cached(x, &mut caches[number], options)
         };
         self.pass(self.embed(tokens, first)?, attend, |_, _| ())
+    }
+
+    /// Returns what one new token of each of several texts became (texts, d_model), each of which sees those that the caches of its text hold;
+    /// and adds them to the caches. So a server writes many texts at once: attention is each text's own, the products of the other layers
+    /// are common. `edit` may change the vectors before each block.
+    ///
+    /// # Errors
+    /// As [`Network::forward_cached`].
+    ///
+    /// # Panics
+    /// A token has no caches, or a text doesn't have one for each block.
+    pub fn forward_together(
+        &self,
+        tokens: &[usize],
+        caches: &mut [Vec<KeyValueCache<f32>>],
+        mut edit: impl FnMut(&mut DMatrix<f32>),
+    ) -> Result<DMatrix<f32>> {
+        assert_eq!(caches.len(), tokens.len(), "a list of caches for each text");
+        let first = |caches: &[KeyValueCache<f32>]| {
+            caches.first().map_or(0, KeyValueCache::tokens)
+        };
+        let rows = tokens.iter().zip(&*caches);
+        let rows = rows.map(|(&token, caches)| {
+            Ok(self.embed(&[token], first(caches))?.row(0).into_owned())
+        });
+        let x = DMatrix::from_rows(&rows.collect::<Result<Vec<_>>>()?);
+        let attend = |number: usize, x: &DMatrix<f32>| {
+            let options =
+                ForwardOptions::new().mask(self.mask()).engine(self.engine.clone());
+            let layer = &self.blocks[number].attention;
+            let mut output = DMatrix::zeros(x.nrows(), x.ncols());
+            for (i, caches) in caches.iter_mut().enumerate() {
+                let x = x.rows(i, 1);
+                let row =
+                    layer.forward_cached(x, &mut caches[number], options.clone())?;
+                output.rows_mut(i, 1).copy_from(&row);
+            }
+            Ok(output)
+        };
+        let n = self.blocks.len();
+        let before_block = |number: usize, x: &mut DMatrix<f32>| {
+            if number < n {
+                edit(x);
+            }
+        };
+        self.pass(x, attend, before_block)
     }
 
     /// Returns the scores of the next token after some rows of what [`Network::forward`] returned.
@@ -390,7 +440,7 @@ impl Network {
         );
         let w = self.unembedding.as_ref().unwrap_or(&self.embedding);
         let w = w.columns_range(tokens);
-        Ok(linear_by(&Flash::new(), hidden, w, &RowDVector::zeros(0))?)
+        Ok(linear_by(&self.engine, hidden, w, &RowDVector::zeros(0))?)
     }
 
     /// Returns −log p of each token but the first, given those before it, in nats.
