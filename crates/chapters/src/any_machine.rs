@@ -6,7 +6,7 @@ use crate::records::Records;
 use crate::records::tests::committed;
 use crate::{
     Generator, claims, counting, decoding, fast, fewer_pairs, gpu, linear_attention,
-    memory_wall, tiles_backward,
+    memory_wall, same_bits, tiles_backward,
 };
 use anyhow::{Context, Result};
 use rand::rngs::ChaCha8Rng;
@@ -24,13 +24,14 @@ const MEASURED: &[Generator] = &[
     ("decoding", decoding::steps),
     ("tiles-backward", tiles_backward::keep_or_recompute),
     ("fast", fast::generate),
+    ("same-bits", same_bits::costs),
     ("fewer-pairs", fewer_pairs::costs),
     ("linear-attention", linear_attention::costs),
     ("claims", claims::generate),
     ("gpu", gpu::generate),
 ];
 
-const TOPICS: [&str; 10] = [
+const TOPICS: [&str; 11] = [
     "complexity",
     "decoding",
     "fewer_pairs",
@@ -41,6 +42,7 @@ const TOPICS: [&str; 10] = [
     "parts",
     "peers",
     "roofline",
+    "same_bits",
 ];
 
 fn measured(records: &Records) -> Result<Generated> {

@@ -30,6 +30,7 @@ mod positions;
 mod random;
 mod real_model;
 mod records;
+mod same_bits;
 mod scaled_dot_product_attention;
 mod sentences;
 mod shared_keys;
@@ -101,6 +102,7 @@ const PAGES: &[Generator] = &[
     ("tiles-forward", tiles_forward::generate),
     ("tiles-backward", tiles_backward::generate),
     ("fast", fast::generate),
+    ("same-bits", same_bits::generate),
     ("fewer-pairs", fewer_pairs::generate),
     ("linear-attention", linear_attention::generate),
     ("gpu", gpu::generate),

@@ -1,0 +1,26 @@
+//! Tests of what the chapter says of its numbers.
+
+use super::facts::{kept, written};
+use laboratory::Change;
+
+/// The table: threads and company never change a row, its neighbours do, and with one order only the merging of parts is left.
+#[test]
+fn the_shape_of_the_work_changes_bits_and_one_order_keeps_them() {
+    for row in kept().unwrap() {
+        let holds = match row.change {
+            Change::Run | Change::Threads | Change::Batch | Change::Pages => [true; 4],
+            Change::Parts => [false; 4],
+            _ => [false, false, false, true],
+        };
+        assert_eq!(row.holds, holds, "{}", row.change);
+    }
+}
+
+/// In single precision bits change and no text does; rounded to bf16 many texts part; with one order nothing changes.
+#[test]
+fn a_bit_becomes_a_word_where_numbers_are_rounded_to_bf16() {
+    let [single, half, one_order] = written().unwrap().runs;
+    assert!(single.same_bits() < 0.5 && single.parted() == 0);
+    assert!(2 * half.parted() > half.texts.len());
+    assert!(one_order.same_bits() == 1.0 && one_order.parted() == 0);
+}

@@ -1,0 +1,91 @@
+//! The chapter's page: values and tables.
+
+use super::facts::{self, Run, Text};
+use crate::figures::format::{fixed, integer, percent};
+use crate::output::Page;
+use crate::records::provenance;
+use anyhow::Result;
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    kept(page)?;
+    written(page)?;
+    costs(page)
+}
+
+/// Which changes leave the bits of a row alone.
+fn kept(page: &mut Page) -> Result<()> {
+    let word = |holds: bool| if holds { "same" } else { "other" }.to_owned();
+    page.table_of(
+        "kept",
+        &facts::kept()?,
+        &[
+            ("what changes", &|row| row.change.to_string()),
+            ("`ByWeights`", &|row| word(row.holds[0])),
+            ("`Tiled`", &|row| word(row.holds[1])),
+            ("`Flash`", &|row| word(row.holds[2])),
+            ("`Flash`, batch-invariant", &|row| word(row.holds[3])),
+        ],
+    );
+    Ok(())
+}
+
+/// Texts that were written alone and together.
+fn written(page: &mut Page) -> Result<()> {
+    let written = facts::written()?;
+    let [single, half, one_order] = &written.runs;
+    let rows: Vec<(&str, &Run)> = vec![
+        ("`f32`", single),
+        ("`bf16` between blocks", half),
+        ("`bf16`, batch-invariant", one_order),
+    ];
+    page.table_of(
+        "written",
+        &rows,
+        &[
+            ("", &|(name, _)| (*name).to_owned()),
+            ("tokens whose scores kept their bits", &|(_, run)| {
+                percent(run.same_bits(), 0)
+            }),
+            ("texts that parted", &|(_, run)| {
+                format!("{} of {}", run.parted(), run.texts.len())
+            }),
+        ],
+    );
+    let first = half.first()?;
+    page.value("beginning", first.text.clone());
+    page.value("parted", integer(first.parted.unwrap_or_default() + 1));
+    page.file("alone.txt", shown(first, &first.alone));
+    page.file("together.txt", shown(first, &first.together));
+    page.value("texts", integer(half.texts.len()));
+    page.value("others", integer(half.texts.len() - 1));
+    page.value("tokens", integer(written.tokens));
+    page.value("half-parted", integer(half.parted()));
+    page.value("slower", fixed(one_order.seconds_alone / half.seconds_alone, 1));
+    let day = written.date.split('T').next().unwrap_or_default();
+    page.value("written-on", format!("on {}, on {day}", written.processor));
+    Ok(())
+}
+
+/// A text up to where it parted, and what came next.
+fn shown(text: &Text, next: &str) -> String {
+    format!("{}{}{}…", text.text, text.before, next)
+}
+
+/// What one order costs.
+pub fn costs(page: &mut Page) -> Result<()> {
+    let [record] = page.records.of_one_machine(["same_bits"])?;
+    let micro =
+        |seconds: f64| format!("{} µs", integer((1e6 * seconds).round() as usize));
+    page.table_of(
+        "costs",
+        &facts::costs(&record)?,
+        &[
+            ("one thread, `f32`", &|cost| cost.what.to_owned()),
+            ("default", &|cost| micro(cost.default)),
+            ("batch-invariant", &|cost| micro(cost.one_order)),
+            ("times as long", &|cost| fixed(cost.one_order / cost.default, 2)),
+        ],
+    );
+    page.value("where", provenance(&record));
+    Ok(())
+}
