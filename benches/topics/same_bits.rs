@@ -22,8 +22,9 @@ fn both(c: &mut Criterion) {
     let q = normal::<f32>(1024, HEADS * D, 0);
     let [k, v] = [1, 2].map(|seed| normal::<f32>(KEYS, HEADS * D, seed));
     let w = normal::<f32>(DEPTH, COLUMNS, 3);
-    // On a worker of a pool a product has one thread.
-    let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+    // Products have one thread, too.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+    pool.build_global().expect("the first pool");
     let flash = Flash::new().with_threads(1).expect("one thread");
     for (way, engine) in
         [("default", &flash), ("invariant", &flash.clone().with_batch_invariance())]
@@ -45,7 +46,7 @@ fn both(c: &mut Criterion) {
                 "product-{way}, f32, depth = {DEPTH}, columns = {COLUMNS}, threads = 1"
             );
             let product = || engine.product(Factor::of(&x), Factor::of(&w), None);
-            alone.install(|| time(&mut group, &name, rows, product));
+            time(&mut group, &name, rows, product);
         }
     }
     group.finish();
