@@ -42,7 +42,7 @@ fn written(page: &mut Page) -> Result<()> {
         "written",
         &rows,
         &[
-            ("", &|(name, _)| (*name).to_owned()),
+            ("numbers", &|(name, _)| (*name).to_owned()),
             ("tokens whose scores kept their bits", &|(_, run)| {
                 percent(run.same_bits(), 0)
             }),
@@ -59,7 +59,6 @@ fn written(page: &mut Page) -> Result<()> {
     page.value("texts", integer(half.texts.len()));
     page.value("others", integer(half.texts.len() - 1));
     page.value("tokens", integer(written.tokens));
-    page.value("half-parted", integer(half.parted()));
     page.value("slower", fixed(one_order.seconds_alone / half.seconds_alone, 1));
     let day = written.date.split('T').next().unwrap_or_default();
     page.value("written-on", format!("on {}, on {day}", written.processor));
@@ -68,7 +67,8 @@ fn written(page: &mut Page) -> Result<()> {
 
 /// A text up to where it parted, and what came next.
 fn shown(text: &Text, next: &str) -> String {
-    format!("{}{}{}…", text.text, text.before, next)
+    let words = format!("{}{}{next}", text.text, text.before);
+    words.split_whitespace().collect::<Vec<_>>().join(" ") + "…"
 }
 
 /// What one order costs.
