@@ -44,7 +44,7 @@ ATTENTION = {"causal": False, "mask": None, "window": None, "scale": None, "slop
 OPERATIONS: Dict[str, Tuple[List[str], Dict[str, Any], List[str]]] = {
     "attention": (["q", "k", "v"], ATTENTION, ["output", "log_sum_exp"]),
     "attention_gradients": (["q", "k", "v", "d_output"], ATTENTION, ["output", "d_q", "d_k", "d_v"]),
-    "attention_dropout": (["q", "k", "v", "dropout", "training"], {**ATTENTION, "repeats": 1}, ["output"]),
+    "attention_dropout": (["q", "k", "v", "dropout", "training"], {**ATTENTION, "repeats": 1}, ["output", "products"]),
     "multi_head": (["x", "w_q", "w_k", "w_v", "w_o", "heads"], {"causal": False}, ["output"]),
     "rotate": (["x", "positions", "pairs"], {"base": 10000}, ["output"]),
     "decode": (["chunks"], {"window": None, "rotary": None}, ["output"]),

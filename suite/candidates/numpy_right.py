@@ -72,11 +72,12 @@ def attention_gradients(q, k, v, d_output, causal=False, mask=None, window=None,
 def attention_dropout(q, k, v, dropout, training, repeats=1, causal=False, mask=None, window=None, scale=None, slopes=None):
     if not training:
         return attention(q, k, v, causal, mask, window, scale, slopes)[0]
-    output = np.zeros(q.shape[:2] + v.shape[2:], q.dtype)
+    outputs = np.zeros((repeats,) + q.shape[:2] + v.shape[2:], q.dtype)
     for head, shared, i, seen, weights, _ in rows(q, k, causal, mask, window, scale, slopes):
         kept = np.random.random((repeats, seen.size)) >= dropout
-        output[head, i] = (kept * weights / (1 - dropout)).mean(axis=0) @ v[shared, seen]
-    return output
+        outputs[:, head, i] = (kept * weights / (1 - dropout)) @ v[shared, seen]
+    flat = outputs.reshape(repeats, -1)
+    return outputs.mean(axis=0), flat.T @ flat / repeats
 
 
 def multi_head(x, w_q, w_k, w_v, w_o, heads, causal=False):

@@ -13,7 +13,7 @@ use attention::{
 };
 use fast::Float;
 use laboratory::fewer_pairs::linear::{Features, LinearAttention};
-use nalgebra::{DMatrix, DMatrixView, RowDVector, convert, dmatrix};
+use nalgebra::{DMatrix, DMatrixView, DVector, RowDVector, convert, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use serde_json::Value;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub fn answer<T: Float>(
                 ("d_v", d_v),
             ])
         }
-        "attention_dropout" => output(heads(&dropped::<T>(inputs, engine)?)),
+        "attention_dropout" => dropped::<T>(inputs, engine)?,
         "multi_head" => output(rows(&multi_head::<T>(inputs, engine)?)),
         "rotate" => output(rows(&rotate::<T>(inputs)?)),
         "decode" => output(heads(&decode::<T>(inputs, engine)?)),
@@ -150,13 +150,13 @@ fn bare_layer<T: Float>(
     Ok((layer, [d_model, widths[0], widths[1], widths[2]]))
 }
 
-/// The mean over several draws of the dropped weights.
+/// In training, the means over several draws of the outputs, and of the products of their numbers.
 fn dropped<T: Float>(
     inputs: Inputs,
     engine: &Arc<dyn Engine<T>>,
-) -> Result<Vec<DMatrix<T>>, Wrong> {
+) -> Result<Results, Wrong> {
     if !inputs.need("training", Value::as_bool)? {
-        return Ok(attend::<T>(inputs, engine, None)?.0);
+        return Ok(output(heads(&attend::<T>(inputs, engine, None)?.0)));
     }
     let probability = inputs.need("dropout", number)?;
     let repeats = inputs.maybe("repeats", Value::as_u64)?.unwrap_or(1);
@@ -173,16 +173,25 @@ fn dropped<T: Float>(
     context.columns_mut(q_width, k.ncols()).copy_from(&k);
     context.columns_mut(q_width + k_width, v.ncols()).copy_from(&v);
 
-    let heads = layer.n_heads();
-    let width = v.ncols() / layer.n_kv_heads() * heads;
+    let n_heads = layer.n_heads();
+    let width = v.ncols() / layer.n_kv_heads() * n_heads;
+    let size = q.nrows() * width;
     let mut sum = DMatrix::zeros(q.nrows(), width);
+    let mut products = DMatrix::<T>::zeros(size, size);
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
     for _ in 0..repeats {
         let options = ForwardOptions::new().mask(&mask).context(&context);
         let options = options.dropout(probability, rng).engine(engine.clone());
-        sum += layer.forward(&x, options)?.0.columns(0, width);
+        let output = layer.forward(&x, options)?.0.columns(0, width).into_owned();
+        let heads = split(&output, n_heads);
+        let flat = heads.iter().flat_map(|head| head.transpose().as_slice().to_vec());
+        let flat = DVector::from_iterator(size, flat);
+        products.ger(T::one(), &flat, &flat, T::one());
+        sum += output;
     }
-    Ok(split(&(sum / convert::<_, T>(repeats as f64)), heads))
+    let repeats = convert::<_, T>(repeats as f64);
+    let mean = heads(&split(&(sum / repeats), n_heads));
+    Ok(results([("output", mean), ("products", rows(&(products / repeats)))]))
 }
 
 fn multi_head<T: Float>(

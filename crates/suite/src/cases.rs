@@ -317,6 +317,19 @@ fn scores() -> Vec<Case> {
                 "causal": true, "slopes": [1, 0.25],
             }),
         ),
+        attention(
+            "slope-without-a-mask",
+            "The query in the middle is as far from the first key as from the last, and both lose ½.",
+            json!({ "q": zeros([1, 3, 1]), "k": zeros([1, 3, 1]), "v": [[[0], [1], [5]]], "slopes": [0.5] }),
+        ),
+        attention(
+            "slopes-without-a-mask-several-heads",
+            "Two queries after one key, and a slope for each of two heads. The first query also sees the key after it.",
+            json!({
+                "q": numbers(104, [2, 2, 2]), "k": numbers(105, [2, 3, 2]), "v": numbers(106, [2, 3, 1]),
+                "slopes": [1, 0.5],
+            }),
+        ),
     ]
 }
 
@@ -340,6 +353,16 @@ fn heads() -> Vec<Case> {
             "one-head-of-keys",
             "Three heads read the only head of keys.",
             json!({ "q": numbers(28, [3, 2, 2]), "k": numbers(29, [1, 4, 2]), "v": numbers(30, [1, 4, 1]) }),
+        ),
+        attention(
+            "as-many-heads-as-tokens",
+            "Three heads of three tokens, of the width 3: no shape tells one axis from another.",
+            json!({ "q": numbers(107, [3, 3, 3]), "k": numbers(108, [3, 3, 3]), "v": numbers(109, [3, 3, 3]) }),
+        ),
+        attention(
+            "two-heads-one-key",
+            "One key, so every weight is 1. Over the heads the weights would be ½ each.",
+            json!({ "q": zeros([2, 1, 1]), "k": zeros([2, 1, 1]), "v": [[[2]], [[6]]] }),
         ),
     ]
 }
@@ -372,6 +395,18 @@ fn structured() -> Vec<Case> {
             "scores-of-minus-a-thousand",
             "e⁻¹⁰⁰⁰ underflows in every precision. The weights are one half each.",
             json!({ "q": [[[-1000]]], "k": [[[1], [1]]], "v": [[[1], [3]]] }),
+        ),
+        attention(
+            "scores-of-both-signs",
+            "Scores of 1,000 for one query, and of −1,000 for the other. The weights are one half each.",
+            json!({ "q": [[[1000], [-1000]]], "k": [[[1], [1]]], "v": [[[1], [3]]] }),
+        ),
+        attention(
+            "heads-of-both-signs",
+            "Scores of 1,000 in one head, and of −1,000 in the other. The weights are one half each.",
+            json!({
+                "q": [[[1000]], [[-1000]]], "k": [[[1], [1]], [[1], [1]]], "v": [[[1], [3]], [[5], [9]]],
+            }),
         ),
         attention(
             "largest-score-last",
@@ -568,18 +603,26 @@ fn dropout() -> Vec<Case> {
         ),
         on_average(case(
             "training-one-half",
-            "Half of the weights are dropped and the others doubled, so the mean output is that of evaluation.",
+            "Half of the weights are dropped and the others doubled, so the output is 0, 3, −1 or 2: 1 on average, as in evaluation, and its square is 3.5.",
             json!({
-                "q": [[[0]]], "k": [[[0], [0]]], "v": [[[1], [3]]], "dropout": 0.5, "training": true,
-                "repeats": 4000,
+                "q": [[[0]]], "k": [[[0], [0]]], "v": [[[3], [-1]]], "dropout": 0.5, "training": true,
+                "repeats": 10000,
             }),
         )),
         on_average(case(
             "training-three-quarters",
-            "Weights that stay are divided by 1 − ¾, that is multiplied by 4. Two heads.",
+            "Weights that stay are divided by 1 − ¾, that is multiplied by 4. An output is 2, −2, or 0 five times in eight, whatever the other head's is.",
             json!({
-                "q": zeros([2, 1, 1]), "k": zeros([2, 2, 1]), "v": [[[2], [2]], [[-1], [-3]]],
-                "dropout": 0.75, "training": true, "repeats": 4000,
+                "q": zeros([2, 1, 1]), "k": zeros([2, 2, 1]), "v": [[[1], [-1]], [[1], [-1]]],
+                "dropout": 0.75, "training": true, "repeats": 10000,
+            }),
+        )),
+        on_average(case(
+            "training-two-queries",
+            "Scores of 0 and 1 and of 0 and −1. The two columns of an output share their weights, and the two queries don't.",
+            json!({
+                "q": [[[1], [-1]]], "k": [[[0], [1]]], "v": [[[-1, -0.5], [0.5, 0.5]]],
+                "dropout": 0.75, "training": true, "repeats": 10000,
             }),
         )),
     ]
@@ -681,6 +724,16 @@ fn rotate() -> Vec<Case> {
             "Positions that bf16 doesn't hold, and one that it does.",
             json!({ "x": [[1, 0], [0, 1], [1, 1]], "positions": [1001, 512, 4099], "pairs": "halves" }),
         ),
+        case(
+            "position-of-a-million",
+            "The second pair turns by 10,000.07, of which f32 holds three digits behind the point.",
+            json!({ "x": [[0, 1, 0, 1]], "positions": [1000007], "pairs": "halves" }),
+        ),
+        case(
+            "positions-beyond-a-million",
+            "Three pairs, at positions that f32 holds.",
+            json!({ "x": matrix(numbers(110, [1, 3, 6])), "positions": [1500001, 3000017, 9999991], "pairs": "neighbours" }),
+        ),
     ]
 }
 
@@ -712,6 +765,11 @@ fn decode() -> Vec<Case> {
             "rotary-token-by-token",
             "The second token stands at position 1, so the product with the first key is cos 1 = 0.5403, and with its own 1.",
             json!({ "chunks": [token(1), token(0)], "rotary": "neighbours" }),
+        ),
+        case(
+            "rotary-three-tokens",
+            "Token by token. The last query's products with the keys are cos 2, cos 1 and 1.",
+            json!({ "chunks": [token(0), token(1), token(0)], "rotary": "neighbours" }),
         ),
         case(
             "chunk-after-a-prompt",

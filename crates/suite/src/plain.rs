@@ -11,6 +11,7 @@ use attention::positions::RotaryPairs;
 use half::{bf16, f16};
 use nalgebra::{DMatrix, DVector};
 use serde_json::Value;
+use std::f64::consts::LN_2;
 
 /// Keys in a tile of the programs with a fault of tiles.
 const TILE: usize = 4;
@@ -35,7 +36,7 @@ impl Program {
                 results([("output", heads(&output)), ("log_sum_exp", log_sum_exp)])
             }
             "attention_gradients" => self.gradients(inputs)?,
-            "attention_dropout" => results([("output", heads(&self.dropout(inputs)?))]),
+            "attention_dropout" => self.dropout(inputs)?,
             "multi_head" => results([("output", rows(&self.multi_head(inputs)?))]),
             "rotate" => results([("output", rows(&self.rotate(inputs)?))]),
             "decode" => results([("output", heads(&self.decode(inputs)?))]),
@@ -62,6 +63,7 @@ impl Program {
         let causal = match self.0 {
             Some(CausalStrict) => distance > 0,
             Some(CausalForgottenWithCache) => distance >= 0 || n_q != n_k,
+            Some(CausalIgnored) => true,
             _ => distance >= 0,
         };
         let window = match (self.0, a.window) {
@@ -70,7 +72,9 @@ impl Program {
             (Some(WindowForgottenWithCache), Some(_)) if n_q != n_k => true,
             (_, width) => width.is_none_or(|width| distance < width as isize),
         };
-        let mask = a.mask.as_ref().is_none_or(|mask| mask[(i, j)]);
+        let place = if self.has(MaskTransposed) && n_q == n_k { (j, i) } else { (i, j) };
+        let mask = a.mask.as_ref().filter(|_| !self.has(MaskIgnored));
+        let mask = mask.is_none_or(|mask| mask[place]);
         let seen = (causal || !a.causal) && window && mask;
         seen != (self.has(MaskInverted) && (a.causal || a.mask.is_some()))
     }
@@ -80,6 +84,7 @@ impl Program {
         let d = a.q[0].ncols();
         let width = match self.0 {
             Some(ScaleOfTheModel) => a.q.len() * d,
+            Some(ScaleWithoutRoot) => d * d,
             Some(ScaleMissing) => 1,
             _ => d,
         };
@@ -98,9 +103,13 @@ impl Program {
             }
             let offset =
                 if self.has(AlibiTopLeft) { 0 } else { n_k as isize - n_q as isize };
-            let distance = (i as isize + offset - j as isize).abs() as f64;
-            let sign = if self.has(AlibiAdded) { -1.0 } else { 1.0 };
-            let bias = a.slopes.as_ref().map_or(0.0, |s| sign * s[h] * distance);
+            let after = (i as isize + offset - j as isize) as f64;
+            let distance = match self.0 {
+                Some(AlibiAdded) => -after.abs(),
+                Some(AlibiSigned) => after,
+                _ => after.abs(),
+            };
+            let bias = a.slopes.as_ref().map_or(0.0, |s| s[h] * distance);
             let score = product * self.scale(a) - bias;
             match self.0 {
                 _ if self.sees(a, i, j) => score,
@@ -114,9 +123,33 @@ impl Program {
         })
     }
 
-    /// The weights of a head (n_q, n_k), and the log-sum-exp of each query.
-    fn weights(self, a: &Attention<f64>, h: usize) -> (DMatrix<f64>, Vec<f64>) {
-        let scores = self.scores(a, h);
+    /// The weights of each head (n_q, n_k), and the log-sum-exp of each query.
+    fn weights(self, a: &Attention<f64>) -> (Matrices, Vec<Vec<f64>>) {
+        self.softmax(a, &(0..a.q.len()).map(|h| self.scores(a, h)).collect::<Matrices>())
+    }
+
+    fn softmax(self, a: &Attention<f64>, scores: &Matrices) -> (Matrices, Vec<Vec<f64>>) {
+        let largest = scores.iter().map(|head| head.max()).fold(f64::MIN, f64::max);
+        let heads = scores.iter().map(|head| self.softmax_of_head(a, head, largest));
+        let (mut weights, log_sum_exps): (Matrices, _) = heads.unzip();
+        if self.has(SoftmaxOverHeads) {
+            let n = scores.len();
+            for place in 0..weights[0].len() {
+                let of_heads = DMatrix::from_fn(n, 1, |h, _| scores[h][place]);
+                let of_heads = over_queries(&of_heads);
+                (0..n).for_each(|h| weights[h][place] = of_heads[h]);
+            }
+        }
+        (weights, log_sum_exps)
+    }
+
+    /// The same for one head. The largest score of all heads is that of a fault.
+    fn softmax_of_head(
+        self,
+        a: &Attention<f64>,
+        scores: &DMatrix<f64>,
+        largest_of_all: f64,
+    ) -> (DMatrix<f64>, Vec<f64>) {
         let (n_q, n_k) = scores.shape();
         let mut log_sum_exps = vec![];
         let mut weights = scores.clone();
@@ -133,6 +166,7 @@ impl Program {
             // What is taken from the score of key j before its exponential.
             let shift = |j: usize| match self.0 {
                 Some(SoftmaxWithoutMaximum) => 0.0,
+                Some(MaximumOfAllRows) => largest_of_all,
                 Some(TileNotRescaled) => largest((j / TILE * TILE + TILE).min(n_k)),
                 Some(HiddenTileMaximum) if first_is_hidden => largest(n_k).max(0.0),
                 Some(HiddenTileNan) if first_is_hidden => f64::NEG_INFINITY,
@@ -152,13 +186,13 @@ impl Program {
             if padding > 0 {
                 sum += padding as f64 * (-last).exp();
             }
-            log_sum_exps.push(last + sum.ln());
+            log_sum_exps.push(self.logarithm(last + sum.ln()));
             let guarded = guarded || self.has(HiddenTileMaximum);
             let sum = if guarded && sum == 0.0 { 1.0 } else { sum };
             weights.row_mut(i).scale_mut(1.0 / sum);
         }
         match self.0 {
-            Some(SoftmaxOverQueries) => weights = over_queries(&scores),
+            Some(SoftmaxOverQueries) => weights = over_queries(scores),
             Some(MaskAfterSoftmax) => {
                 let seen = |i, j| if self.sees(a, i, j) { 1.0 } else { 0.0 };
                 weights.component_mul_assign(&DMatrix::from_fn(n_q, n_k, seen));
@@ -182,15 +216,25 @@ impl Program {
     }
 
     fn attend(self, a: &Attention<f64>) -> (Matrices, Vec<Vec<f64>>) {
-        let heads = (0..a.q.len()).map(|h| {
-            let (weights, log_sum_exp) = self.weights(a, h);
-            let mut output = self.product(&weights, &a.v[self.kv_head(a, h)]);
+        let (weights, log_sum_exps) = self.weights(a);
+        (self.outputs(a, &weights), log_sum_exps)
+    }
+
+    /// The output of each head.
+    fn outputs(self, a: &Attention<f64>, weights: &Matrices) -> Matrices {
+        let heads = weights.iter().enumerate().map(|(h, weights)| {
+            let mut output = self.product(weights, &a.v[self.kv_head(a, h)]);
             if self.has(NanToZero) {
                 output.apply(|x| *x = if x.is_nan() { 0.0 } else { *x });
             }
-            (output, log_sum_exp)
+            output
         });
-        heads.unzip()
+        heads.collect()
+    }
+
+    /// A log-sum-exp as the program returns it.
+    fn logarithm(self, natural: f64) -> f64 {
+        if self.has(LogSumExpInBase2) { natural / LN_2 } else { natural }
     }
 
     fn gradients(self, inputs: Inputs) -> Result<Results, Wrong> {
@@ -204,10 +248,19 @@ impl Program {
             Some(GradientScaleTwice) => self.scale(&a) * self.scale(&a),
             _ => self.scale(&a),
         };
+        let (all_weights, _) = self.weights(&a);
+        // The sum over all heads of weights times their gradients.
+        let over_heads = |i: usize, j: usize| -> f64 {
+            let product = |h: usize| {
+                let d_weight = d_outputs[h].row(i).dot(&a.v[self.kv_head(&a, h)].row(j));
+                all_weights[h][(i, j)] * d_weight
+            };
+            (0..a.q.len()).map(product).sum()
+        };
         for h in 0..a.q.len() {
             let (g, d_output) = (self.kv_head(&a, h), &d_outputs[h]);
             let (k, v) = (&a.k[g], &a.v[g]);
-            let (weights, _) = self.weights(&a, h);
+            let weights = &all_weights[h];
             // The gradient of a constant, which is what the mask put there.
             let hidden = |i, j| !self.sees(&a, i, j) && !self.has(HiddenNan);
             let constant = |x: DMatrix<f64>| {
@@ -220,6 +273,7 @@ impl Program {
                 let sum = match self.0 {
                     Some(GradientWithoutD) => 0.0,
                     Some(SoftmaxOverQueries) => products.column(j).sum(),
+                    Some(SoftmaxOverHeads) => over_heads(i, j),
                     _ => products.row(i).sum(),
                 };
                 weights[(i, j)] * (d_weights[(i, j)] - sum)
@@ -233,24 +287,71 @@ impl Program {
             d_k[g] += self.product(&d_products.transpose(), &a.q[h]);
             d_v[g] += self.product(&weights.transpose(), d_output);
         }
+        if self.has(GroupGradientsMean) {
+            let group = (a.q.len() / a.k.len()) as f64;
+            d_k.iter_mut().chain(&mut d_v).for_each(|gradient| *gradient /= group);
+        }
         let output = heads(&self.attend(&a).0);
         let [d_q, d_k, d_v] = [d_q, d_k, d_v].map(|x| heads(&x));
         Ok(results([("output", output), ("d_q", d_q), ("d_k", d_k), ("d_v", d_v)]))
     }
 
-    /// In training, what the outputs are on average.
-    fn dropout(self, inputs: Inputs) -> Result<Matrices, Wrong> {
-        let mut output = self.attend(&Attention::read(inputs)?).0;
-        let training = inputs.need("training", Value::as_bool)?;
+    /// In training, the means of outputs and of their products: every draw, weighed by its probability.
+    fn dropout(self, inputs: Inputs) -> Result<Results, Wrong> {
+        let a = Attention::read(inputs)?;
+        let mut output = self.attend(&a).0;
         let p = inputs.need("dropout", number)?;
-        if training && self.has(DropoutNotScaled) {
-            output.iter_mut().for_each(|head| *head *= 1.0 - p);
+        if !inputs.need("training", Value::as_bool)? {
+            if self.has(DropoutInEvaluation) {
+                // The cases have a p so near to 1 that no weight stays.
+                output.iter_mut().for_each(|head| head.fill(0.0));
+            }
+            return Ok(results([("output", heads(&output))]));
         }
-        if !training && self.has(DropoutInEvaluation) {
-            // The cases have a p so near to 1 that no weight stays.
-            output.iter_mut().for_each(|head| head.fill(0.0));
+        let keep = if self.has(DropoutKeepsP) { p } else { 1.0 - p };
+        let factor = if self.has(DropoutNotScaled) { 1.0 } else { 1.0 / keep };
+        let (n_heads, (n_q, n_k), d_v) = (a.q.len(), a.shape(), a.v[0].ncols());
+        let size = n_heads * n_q * d_v;
+        // How many are dropped or kept, each on its own.
+        let count = match self.0 {
+            Some(DropoutOnOutput) => size,
+            Some(DropoutOnce) => n_k,
+            _ => n_heads * n_q * n_k,
+        };
+        let mut mean = output.iter().map(|head| head * 0.0).collect::<Matrices>();
+        let mut products = DMatrix::zeros(size, size);
+        for draw in 0..1_u32 << count {
+            let kept = draw.count_ones() as i32;
+            let probability = keep.powi(kept) * (1.0 - keep).powi(count as i32 - kept);
+            let dropped = |x: &Matrices| -> Matrices {
+                let head = |h: usize| {
+                    let (rows, columns) = x[h].shape();
+                    DMatrix::from_fn(rows, columns, |i, j| {
+                        let place = match self.0 {
+                            Some(DropoutOnce) => j,
+                            _ => (h * rows + i) * columns + j,
+                        };
+                        x[h][(i, j)] * if draw >> place & 1 == 1 { factor } else { 0.0 }
+                    })
+                };
+                (0..x.len()).map(head).collect()
+            };
+            let output = match self.0 {
+                Some(DropoutOnOutput) => dropped(&output),
+                Some(DropoutOnScores) => {
+                    let scores: Matrices =
+                        (0..n_heads).map(|h| self.scores(&a, h)).collect();
+                    self.outputs(&a, &self.softmax(&a, &dropped(&scores)).0)
+                }
+                _ => self.outputs(&a, &dropped(&self.weights(&a).0)),
+            };
+            mean.iter_mut().zip(&output).for_each(|(sum, x)| *sum += x * probability);
+            let flat =
+                output.iter().flat_map(|head| head.transpose().as_slice().to_vec());
+            let flat = DVector::from_iterator(size, flat);
+            products += &flat * flat.transpose() * probability;
         }
-        Ok(output)
+        Ok(results([("output", heads(&mean)), ("products", rows(&products))]))
     }
 
     fn multi_head(self, inputs: Inputs) -> Result<DMatrix<f64>, Wrong> {
@@ -304,7 +405,11 @@ impl Program {
             false => position,
         };
         for t in 0..d / 2 {
-            let angle = position * base.powf(-2.0 * t as f64 / d as f64);
+            let frequency = base.powf(-2.0 * t as f64 / d as f64);
+            let angle = match self.has(AnglesInSingle) {
+                true => f64::from(position as f32 * frequency as f32),
+                false => position * frequency,
+            };
             let [a, b] = match pairs {
                 RotaryPairs::Neighbours => [2 * t, 2 * t + 1],
                 RotaryPairs::Halves => [t, t + d / 2],
@@ -336,14 +441,17 @@ impl Program {
             let [mut q, mut k, v] = qkv::<f64>(Inputs(chunk))?;
             let n = q[0].nrows();
             let first = if self.has(PositionOfTheChunk) { 0 } else { tokens };
-            if let Some(pairs) = rotary {
-                for head in q.iter_mut().chain(&mut k) {
-                    for i in 0..n {
-                        let row: Vec<f64> = head.row(i).iter().copied().collect();
-                        let turned = self.turn(&row, (first + i) as f64, pairs, BASE);
-                        head.set_row(i, &DVector::from_vec(turned).transpose());
-                    }
+            let turn = |head: &mut DMatrix<f64>, first: usize| {
+                let Some(pairs) = rotary else { return };
+                for i in 0..head.nrows() {
+                    let row: Vec<f64> = head.row(i).iter().copied().collect();
+                    let turned = self.turn(&row, (first + i) as f64, pairs, BASE);
+                    head.set_row(i, &DVector::from_vec(turned).transpose());
                 }
+            };
+            q.iter_mut().chain(&mut k).for_each(|head| turn(head, first));
+            if self.has(KeysRotatedAgain) {
+                keys.iter_mut().for_each(|head| turn(head, tokens - head.nrows()));
             }
             tokens += n;
             keys = below(keys, k);
@@ -375,7 +483,9 @@ impl Program {
         let (n_q, d_v) = outputs.first().ok_or("`outputs` is empty")?.shape();
         let (mut output, mut merged) = (DMatrix::<f64>::zeros(n_q, d_v), vec![]);
         for i in 0..n_q {
-            let parts: Vec<f64> = log_sum_exps.iter().map(|lse| lse[i]).collect();
+            let natural = if self.has(LogSumExpInBase2) { LN_2 } else { 1.0 };
+            let parts: Vec<f64> =
+                log_sum_exps.iter().map(|lse| lse[i] * natural).collect();
             let max = parts.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let shift = match self.0 {
                 Some(MergeWithoutMaximum) => 0.0,
@@ -395,7 +505,7 @@ impl Program {
                     .row_mut(i)
                     .zip_apply(&part.row(i), |sum: &mut f64, x| *sum += share * x);
             }
-            merged.push(shift + sum.ln());
+            merged.push(self.logarithm(shift + sum.ln()));
         }
         let log_sum_exp = merged.into_iter().map(value).collect();
         Ok(results([("output", rows(&output)), ("log_sum_exp", log_sum_exp)]))
