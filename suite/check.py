@@ -611,6 +611,7 @@ class Outcome:
     off: float = 0.0
     matches: List[str] = dataclasses.field(default_factory=list)  # Faults whose results these are.
     fault: str = ""  # The fault that the report blames, one of the matches.
+    like: str = ""  # One of the matches, where too much speaks against each to blame it.
 
     @property
     def failed(self) -> bool:
@@ -673,7 +674,8 @@ def difference(case: Case, came: Dict[str, Array], off: float, precision: str) -
 def blame(outcomes: List[Outcome], precision: str) -> List[Found]:
     """The fewest faults that explain the wrong results that some fault gives.
 
-    The first is the one that explains most cases, and isn't contradicted by cases that pass.
+    The first is the one that explains most cases, and isn't contradicted by cases that pass. Faults that together explain
+    less than a quarter of the wrong results are there by coincidence, so none is blamed then.
     """
     told: Dict[str, List[Outcome]] = {}
     for outcome in outcomes:
@@ -681,16 +683,43 @@ def blame(outcomes: List[Outcome], precision: str) -> List[Found]:
             if outcome.case.tells_apart(fault, list(outcome.came), outcome.case.tolerance[precision]):
                 told.setdefault(fault, []).append(outcome)
     found = []
+    shares = {f: sum(f in o.matches for o in told[f]) / len(told[f]) for f in told}
+    for outcome in outcomes:
+        outcome.like = max(outcome.matches, key=lambda f: shares[f], default="")
+    likely = [f for f in told if shown_by_most(f, told[f])]
     while True:
-        open_cases = {f: [o for o in list_ if f in o.matches and not o.fault] for f, list_ in told.items()}
-        scores = {f: len(open_cases[f]) * sum(f in o.matches for o in told[f]) / len(told[f]) for f in told}
+        open_cases = {f: [o for o in told[f] if f in o.matches and not o.fault] for f in likely}
+        scores = {f: len(open_cases[f]) * shares[f] for f in likely}
         best = max(scores, key=lambda f: scores[f], default=None)
         if best is None or scores[best] == 0:
-            return found
-        alike = [f for f in told if f != best and scores[f] == scores[best] and open_cases[f] == open_cases[best]]
+            break
+        alike = [f for f in likely if f != best and scores[f] == scores[best] and open_cases[f] == open_cases[best]]
         found.append(Found(best, sum(best in o.matches for o in told[best]), len(told[best]), alike))
         for outcome in open_cases[best]:
-            outcome.fault = best
+            outcome.fault, outcome.like = best, ""
+    wrong = [o for o in outcomes if o.verdict in ("fault", "wrong")]
+    if 4 * sum(bool(o.fault) for o in wrong) < len(wrong):
+        found = []
+        for outcome in wrong:
+            outcome.fault, outcome.like = "", outcome.fault or outcome.like
+    for outcome in wrong:
+        outcome.verdict = "fault" if outcome.fault else "wrong"
+        if outcome.like:
+            shown = sum(outcome.like in o.matches for o in told[outcome.like])
+            outcome.why += f"; looks like {outcome.like} ({shown} of {len(told[outcome.like])})"
+    return found
+
+
+def shown_by_most(fault: str, told: List[Outcome]) -> bool:
+    """Whether in some operation, since each may have an attention of its own, most cases that would show a fault show it.
+
+    A case that has the results of another fault doesn't count.
+    """
+    votes: Dict[str, List[bool]] = {}
+    for outcome in told:
+        if fault in outcome.matches or not outcome.matches:
+            votes.setdefault(outcome.case.operation, []).append(fault in outcome.matches)
+    return any(2 * sum(of_operation) > len(of_operation) for of_operation in votes.values())
 
 
 # ---------------------------------------------------------------------------------------- report
@@ -804,7 +833,7 @@ class Report:
     def otherwise(self) -> List[Tuple[str, List[Outcome]]]:
         """Failed cases that no fault explains. Those without a result are grouped by what went wrong."""
         wrong = [o for o in self.outcomes if o.verdict == "wrong"]
-        groups = [("Wrong, and not as any fault in these cases would have it", wrong)] if wrong else []
+        groups = [("Wrong, and not by any one fault that these cases know", wrong)] if wrong else []
         broken: Dict[str, List[Outcome]] = {}
         for outcome in self.outcomes:
             if outcome.verdict == "broken":  # Shapes in a message differ from case to case.
@@ -836,6 +865,7 @@ class Report:
         for outcome in self.outcomes:
             line = {"operation": outcome.case.operation, "name": outcome.case.name, "verdict": outcome.verdict}
             line.update({"fault": outcome.fault} if outcome.fault else {})
+            line.update({"looks_like": outcome.like} if outcome.like else {})
             line.update({"why": outcome.why} if outcome.why else {})
             lines.append("    " + json.dumps(line, ensure_ascii=False))
         body = json.dumps(head, indent=2, ensure_ascii=False)[:-2]

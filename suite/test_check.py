@@ -209,6 +209,55 @@ class Verdicts(Folder):
         self.assertEqual(self.check_text(RIGHT.replace("return output", "return output * (1 + 1e-11)"))[0], 1)
 
 
+class LooksLike(unittest.TestCase):
+    """Programs with a fault that no case names. Some of their results are those of another fault."""
+
+    def changed(self, *changes):
+        """The report of the right candidate after these changes of its text."""
+        text = (HERE / "candidates" / "numpy_right.py").read_text(encoding="utf-8")
+        for old, new in changes:
+            self.assertEqual(text.count(old), 1, old)
+            text = text.replace(old, new)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "candidate.py"
+            path.write_text(text, encoding="utf-8")
+            return check.check_file(str(path))
+
+    def test_one_case_of_many_is_no_verdict(self):
+        report = self.changed(("else visible & mask", "else visible | mask if causal else mask"))  # Mask or causal.
+        self.assertEqual(report.faults, [], str(report))
+        self.assertEqual(report.counts["wrong"], 1)
+        self.assertIn("faults found: 0; failed otherwise: 1", str(report))
+        self.assertRegex(" ".join(str(report).split()), r"looks like mask-zero-scores \(1 of \d+\)")
+        self.assertIn('"looks_like": "mask-zero-scores"', report.as_json())
+
+    def test_more_failed_cases_against_than_for_is_no_verdict(self):
+        keys_not_rotated = "rotate(q, positions, rotary), k"
+        report = self.changed(("rotate(q, positions, rotary), rotate(k, positions, rotary)", keys_not_rotated))
+        self.assertEqual(report.faults, [], str(report))
+        self.assertIn("looks like position-of-the-chunk", str(report))
+
+    def test_faults_that_leave_most_failed_cases_unexplained_are_no_verdicts(self):
+        total = "exponentials.sum()"
+        with_one = f"({total} + np.exp(-highest))"  # Softmax with 1 in the denominator.
+        line = f"exponentials / {total}, highest + np.log({total})"
+        report = self.changed((line, line.replace(total, with_one)))
+        self.assertEqual(report.faults, [], str(report))
+        self.assertGreater(report.counts["wrong"], 50)
+
+    def test_one_draw_of_dropout_for_all_is_named(self):
+        one = "np.random.RandomState(0).random((repeats, k.shape[1]))[:, seen]"
+        report = self.changed(("np.random.random((repeats, seen.size))", one))
+        self.assertEqual(report.faults, ["dropout-once"], str(report))
+
+    def test_fault_of_one_operation_is_named(self):
+        report = self.changed(("start += q.shape[1]", "start = 0"))
+        self.assertEqual(report.faults, ["position-of-the-chunk"], str(report))
+        own = "attention(q, keys, values, causal=keys.shape[1] == q.shape[1], window=window)"
+        report = self.changed(("attention(q, keys, values, causal=True, window=window)", own))
+        self.assertEqual(report.faults, ["causal-forgotten-with-cache"], str(report))
+
+
 class Choices(Folder):
     def test_only_one_case_or_operation(self):
         self.assertIn("1 of 1 cases pass", self.check_text(RIGHT, "--only", "plain")[1])
