@@ -47,12 +47,13 @@ OPERATIONS: Dict[str, Tuple[List[str], Dict[str, Any], List[str]]] = {
     "attention_dropout": (["q", "k", "v", "dropout", "training"], {**ATTENTION, "repeats": 1}, ["output", "products"]),
     "multi_head": (["x", "w_q", "w_k", "w_v", "w_o", "heads"], {"causal": False}, ["output"]),
     "rotate": (["x", "positions", "pairs"], {"base": 10000}, ["output"]),
-    "decode": (["chunks"], {"window": None, "rotary": None}, ["output"]),
+    "decode": (["chunks"], {"window": None, "rotary": None, "padding": 0}, ["output"]),
     "merge": (["outputs", "log_sum_exps"], {}, ["output", "log_sum_exp"]),
     "alibi_slopes": (["heads"], {}, ["output"]),
     "linear_attention": (["q", "k", "v"], {"causal": True}, ["output"]),
+    "latent_attention": (["q", "latent", "w_uk", "w_uv", "k_rope"], {"causal": False, "rotary": None}, ["output"]),
 }
-NUMBERS = {"q", "k", "v", "d_output", "x", "w_q", "w_k", "w_v", "w_o", "slopes"}  # Arrays in the precision.
+NUMBERS = {"q", "k", "v", "d_output", "x", "w_q", "w_k", "w_v", "w_o", "slopes", "latent", "w_uk", "w_uv", "k_rope"}  # In the precision.
 
 
 class Mistake(Exception):

@@ -99,7 +99,7 @@ def rotate(x, positions, pairs, base=10000):
     return y
 
 
-def decode(chunks, window=None, rotary=None):
+def decode(chunks, window=None, rotary=None, padding=0):
     keys, values, outputs, start = None, None, [], 0
     for chunk in chunks:
         q, k, v = chunk["q"], chunk["k"], chunk["v"]
@@ -109,7 +109,9 @@ def decode(chunks, window=None, rotary=None):
         start += q.shape[1]
         keys = k if keys is None else np.concatenate([keys, k], axis=1)
         values = v if values is None else np.concatenate([values, v], axis=1)
-        outputs.append(attention(q, keys, values, causal=True, window=window)[0])
+        # Positions that count padding are right, too, if all do: only differences matter.
+        mask = np.broadcast_to(np.arange(start - keys.shape[1], start) >= padding, (q.shape[1], keys.shape[1]))
+        outputs.append(attention(q, keys, values, causal=True, mask=mask, window=window)[0])
         if window is not None:  # The next query sees itself and the w − 1 keys before it.
             drop = max(0, keys.shape[1] - (window - 1))
             keys, values = keys[:, drop:], values[:, drop:]
@@ -141,3 +143,12 @@ def linear_attention(q, k, v, causal=True):
     if causal:
         weights = np.tril(weights, k.shape[1] - q.shape[1])
     return weights @ v / weights.sum(axis=-1, keepdims=True)
+
+
+def latent_attention(q, latent, w_uk, w_uv, k_rope, causal=False, rotary=None):
+    d_nope, n_k = w_uk.shape[2], len(latent)
+    q_rope = q[..., d_nope:]
+    if rotary is not None:
+        q_rope, k_rope = rotate(q_rope, np.arange(n_k - q.shape[1], n_k), rotary), rotate(k_rope, np.arange(n_k), rotary)
+    k = np.concatenate([latent @ w_uk, np.broadcast_to(k_rope, (len(q),) + k_rope.shape)], axis=2)
+    return attention(np.concatenate([q[..., :d_nope], q_rope], axis=2), k, latent @ w_uv, causal)[0]

@@ -20,7 +20,7 @@ macro_rules! faults {
         }
 
         impl Fault {
-            /// Every fault: those of the book's list of twenty in the order of their numbers, then the others.
+            /// Every fault: those of the book's list in the order of their numbers, then the others.
             pub const ALL: &[Fault] = &[$(Fault::$fault,)*];
 
             /// Returns the name, which is that in the suite's files.
@@ -28,7 +28,7 @@ macro_rules! faults {
                 match self { $(Fault::$fault => $name,)* }
             }
 
-            /// Returns the number in the book's list of twenty faults, which several may share, if it is one of these.
+            /// Returns the number in the book's list, which several may share, if it is in it.
             pub fn number(self) -> Option<u64> {
                 let number: &[u64] = match self { $(Fault::$fault => &[$($number)?],)* };
                 number.first().copied()
@@ -177,6 +177,10 @@ faults! {
     "All keys of the cache are rotated at each step, though they were rotated when they came. Rotate a key once."
     "NeuraLegion/shainet/pull/110",
 
+    11 PositionCountsPadding "position-counts-padding"
+    "After a padded prompt, positions are those of the cache, padding included, though the prompt's began at its first real token. Count from there for every token."
+    "unslothai/unsloth/pull/3803",
+
     12 WindowCutTooEarly "window-cut-too-early"
     "The cache is cut to the window before the new chunk attends, so the chunk's first queries miss keys. Attend first, or keep w − 1 keys beside the chunk."
     "pytorch/executorch/pull/20346",
@@ -293,6 +297,22 @@ faults! {
     "Linear attention isn't divided by the sum of its weights."
     "lucidrains/performer-pytorch/issues/9",
 
+    21 LatentScaleOfContent "latent-scale-of-content"
+    "Scores of latent attention are divided by the root of the width without the rotary part. It is that of the whole head, √(d_nope + d_rope).",
+
+    21 LatentScaleAbsorbed "latent-scale-absorbed"
+    "Scores of latent attention are divided by the root of the latent's width. Absorbing a matrix into the query doesn't change the scale, 1/√(d_nope + d_rope)."
+    "ollama/ollama/pull/13893",
+
+    21 LatentAbsorbedUntransposed "latent-absorbed-untransposed"
+    "The query is multiplied by W_UK and not by its transpose, which shapes allow where d_nope is the width of the latent. q · (c W_UK)ᵀ = (q W_UKᵀ) · cᵀ.",
+
+    21 LatentRotatesAll "latent-rotates-all"
+    "The whole head is rotated. Only the last d_rope columns are, so that W_UK can be absorbed into the query.",
+
+    21 LatentRotaryKeyOfOneHead "latent-rotary-key-of-one-head"
+    "The rotary key counts in the first head only. All heads share it.",
+
     OffByOneMask "off-by-one-mask"
     "Every query sees what the next one may see. Row i of the mask says what query i sees.",
 
@@ -314,7 +334,7 @@ faults! {
 
 impl Fault {
     /// What the faults of each number are about, from 1 on.
-    pub const GROUPS: [&str; 20] = [
+    pub const GROUPS: [&str; 21] = [
         "a mask misread, or its diagonal hidden",
         "the width of a window",
         "the corner of a causal mask",
@@ -325,7 +345,7 @@ impl Fault {
         "the scale",
         "heads without a transpose",
         "dropout",
-        "the position while decoding",
+        "positions while decoding",
         "a window together with a cache",
         "the pairs of rotary positions",
         "rotary angles in too few bits",
@@ -335,5 +355,6 @@ impl Fault {
         "merging partial results",
         "overflow and underflow",
         "linear attention's denominator",
+        "latent attention",
     ];
 }

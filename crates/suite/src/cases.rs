@@ -91,6 +91,7 @@ pub fn cases() -> Vec<Case> {
         merge(),
         slopes(),
         linear(),
+        latent(),
     ]
     .concat()
 }
@@ -824,6 +825,27 @@ fn decode() -> Vec<Case> {
             "Four heads read two heads of keys; chunks of one and two tokens.",
             json!({ "chunks": [chunk(94, 4, 2, [1, 2, 1]), chunk(97, 4, 2, [2, 2, 1])] }),
         ),
+        case(
+            "padding-before-a-prompt",
+            "Two tokens of padding, and two of text. A query of padding sees nothing, since what comes before it is padding, too.",
+            json!({ "chunks": [valued(&[9, 9, 1]), valued(&[3])], "padding": 2 }),
+        ),
+        case(
+            "rotary-padding-before-a-prompt",
+            "The prompt is a token of padding and one of text, so the next one stands at position 1: the product with the key before it is cos 1 = 0.5403.",
+            json!({
+                "chunks": [{ "q": [[[1, 0], [1, 0]]], "k": [[[1, 0], [1, 0]]], "v": [[[9], [1]]] }, token(0)],
+                "padding": 1, "rotary": "neighbours",
+            }),
+        ),
+        case(
+            "rotary-padding-several-heads",
+            "Two tokens of padding and two of text, then two and one more.",
+            json!({
+                "chunks": [chunk(111, 2, 1, [4, 4, 1]), chunk(114, 2, 1, [2, 4, 1]), chunk(117, 2, 1, [1, 4, 1])],
+                "padding": 2, "rotary": "halves",
+            }),
+        ),
     ]
 }
 
@@ -918,6 +940,46 @@ fn linear() -> Vec<Case> {
             "Two queries see all three keys.",
             json!({
                 "q": [[[1, 1], [1, 3]]], "k": [[[1, 1], [2, 1], [1, 3]]], "v": [[[2], [0], [-3]]], "causal": false,
+            }),
+        ),
+    ]
+}
+
+fn latent() -> Vec<Case> {
+    let case = |name, says, inputs| Case::new("latent_attention", name, says, inputs);
+    vec![
+        case(
+            "latent-of-two-tokens",
+            "Latents of (0, 0) and (1, 1), so the keys are (0, 0) and (1, 1) in the first head, and (0, 0) and (2, 1) in the second. Scores are divided by √2.",
+            json!({
+                "q": [[[1, 1]], [[1, 1]]], "latent": [[0, 0], [1, 1]], "w_uk": [[[1], [0]], [[1], [1]]],
+                "w_uv": [[[1], [0]], [[0], [1]]], "k_rope": [[0], [1]],
+            }),
+        ),
+        case(
+            "latent-absorbed",
+            "The keys are (0, 1) and (0, 0) beside the rotary part, which the query ignores. Scores are ½ and 0.",
+            json!({
+                "q": [[[0, 1, 0, 0]]], "latent": [[1, 0], [0, 1]], "w_uk": [[[0, 1], [0, 0]]],
+                "w_uv": [[[1], [0]]], "k_rope": [[1, 0], [1, 0]],
+            }),
+        ),
+        case(
+            "latent-rotary-causal",
+            "Two heads of four columns, two of them rotary, and a latent of three columns. Causal.",
+            json!({
+                "q": numbers(120, [2, 3, 4]), "latent": matrix(numbers(121, [1, 3, 3])),
+                "w_uk": numbers(122, [2, 3, 2]), "w_uv": numbers(123, [2, 3, 2]),
+                "k_rope": matrix(numbers(124, [1, 3, 2])), "rotary": "neighbours", "causal": true,
+            }),
+        ),
+        case(
+            "latent-rotary-after-a-cache",
+            "Two queries after two tokens of a cache, two heads, and a latent as wide as a key without its rotary part.",
+            json!({
+                "q": numbers(125, [2, 2, 6]), "latent": matrix(numbers(126, [1, 4, 2])),
+                "w_uk": numbers(127, [2, 2, 2]), "w_uv": numbers(128, [2, 2, 1]),
+                "k_rope": matrix(numbers(129, [1, 4, 4])), "rotary": "halves", "causal": true,
             }),
         ),
     ]

@@ -104,8 +104,8 @@ fn entry(case: &Case) -> Result<Value, Wrong> {
 }
 
 /// Inputs that are no arrays of the precision in which a candidate computes.
-const SETTINGS: [&str; 6] =
-    ["positions", "base", "dropout", "repeats", "heads", "window"];
+const SETTINGS: [&str; 7] =
+    ["positions", "base", "dropout", "repeats", "heads", "window", "padding"];
 
 /// Whether a precision holds the arrays exactly.
 fn holds(inputs: &Value, precision: &str) -> bool {

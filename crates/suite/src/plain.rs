@@ -46,6 +46,7 @@ impl Program {
                 results([("output", (0..heads).map(|h| self.slope(h, heads)).collect())])
             }
             "linear_attention" => results([("output", heads(&self.linear(inputs)?))]),
+            "latent_attention" => results([("output", heads(&self.latent(inputs)?))]),
             _ => return Ok(None),
         }))
     }
@@ -393,7 +394,13 @@ impl Program {
     }
 
     /// Turns the pairs of a row as its position says.
-    fn turn(self, row: &[f64], position: f64, pairs: RotaryPairs, base: f64) -> Vec<f64> {
+    fn turn_row(
+        self,
+        row: &[f64],
+        position: f64,
+        pairs: RotaryPairs,
+        base: f64,
+    ) -> Vec<f64> {
         let (d, mut turned) = (row.len(), row.to_vec());
         let pairs = match self.0 {
             Some(RotaryAlwaysHalves) => RotaryPairs::Halves,
@@ -420,6 +427,16 @@ impl Program {
         turned
     }
 
+    /// Turns the rows of a matrix, of which the first stands at a position.
+    fn turn(self, x: &mut DMatrix<f64>, first: f64, pairs: Option<RotaryPairs>) {
+        let Some(pairs) = pairs else { return };
+        for i in 0..x.nrows() {
+            let row: Vec<f64> = x.row(i).iter().copied().collect();
+            let turned = self.turn_row(&row, first + i as f64, pairs, BASE);
+            x.set_row(i, &DVector::from_vec(turned).transpose());
+        }
+    }
+
     fn rotate(self, inputs: Inputs) -> Result<DMatrix<f64>, Wrong> {
         let x = inputs.need("x", matrix_of_numbers)?;
         let positions = inputs.need("positions", numbers)?;
@@ -427,7 +444,7 @@ impl Program {
         let base = inputs.maybe("base", number)?.unwrap_or(BASE);
         let rows = x.row_iter().zip(positions).flat_map(|(row, position)| {
             let row: Vec<f64> = row.iter().copied().collect();
-            self.turn(&row, position, pairs, base)
+            self.turn_row(&row, position, pairs, base)
         });
         Ok(DMatrix::from_row_iterator(x.nrows(), x.ncols(), rows))
     }
@@ -435,23 +452,24 @@ impl Program {
     fn decode(self, inputs: Inputs) -> Result<Matrices, Wrong> {
         let window = inputs.maybe("window", Value::as_u64)?.map(|width| width as usize);
         let rotary = inputs.maybe("rotary", pairs)?;
+        let padding = inputs.maybe("padding", Value::as_u64)?.unwrap_or(0) as usize;
         let (mut outputs, mut keys, mut values) = (vec![], vec![], vec![]);
         let mut tokens = 0;
         for chunk in inputs.need("chunks", |chunks| list(chunks, Some))? {
             let [mut q, mut k, v] = qkv::<f64>(Inputs(chunk))?;
             let n = q[0].nrows();
-            let first = if self.has(PositionOfTheChunk) { 0 } else { tokens };
-            let turn = |head: &mut DMatrix<f64>, first: usize| {
-                let Some(pairs) = rotary else { return };
-                for i in 0..head.nrows() {
-                    let row: Vec<f64> = head.row(i).iter().copied().collect();
-                    let turned = self.turn(&row, (first + i) as f64, pairs, BASE);
-                    head.set_row(i, &DVector::from_vec(turned).transpose());
-                }
+            // Positions count from the first token that isn't padding.
+            let first = match self.0 {
+                Some(PositionOfTheChunk) => 0.0,
+                Some(PositionCountsPadding) if tokens > 0 => tokens as f64,
+                _ => tokens as f64 - padding as f64,
             };
-            q.iter_mut().chain(&mut k).for_each(|head| turn(head, first));
+            q.iter_mut().chain(&mut k).for_each(|head| self.turn(head, first, rotary));
             if self.has(KeysRotatedAgain) {
-                keys.iter_mut().for_each(|head| turn(head, tokens - head.nrows()));
+                let again = |head: &mut DMatrix<f64>| {
+                    self.turn(head, (tokens - head.nrows()) as f64, rotary);
+                };
+                keys.iter_mut().for_each(again);
             }
             tokens += n;
             keys = below(keys, k);
@@ -466,7 +484,10 @@ impl Program {
                 keep(width, &mut keys, &mut values);
             }
             let qkv = [q, keys.clone(), values.clone()];
-            let asked = Attention { window, ..Attention::plain(qkv, true) };
+            let held = keys[0].nrows();
+            let real = |_, j| tokens - held + j >= padding;
+            let mask = (padding > 0).then(|| DMatrix::from_fn(n, held, real));
+            let asked = Attention { window, mask, ..Attention::plain(qkv, true) };
             outputs = below(outputs, self.attend(&asked).0);
             match (self.0, window) {
                 (Some(WindowForgottenWithCache), _) => {}
@@ -543,6 +564,44 @@ impl Program {
             })
         });
         Ok(heads.collect())
+    }
+
+    fn latent(self, inputs: Inputs) -> Result<Matrices, Wrong> {
+        let (mut q, w_uk) = (inputs.need("q", matrices)?, inputs.need("w_uk", matrices)?);
+        let w_uv = inputs.need("w_uv", matrices)?;
+        let latent = inputs.need("latent", matrix_of_numbers)?;
+        let k_rope = inputs.need("k_rope", matrix_of_numbers)?;
+        let rotary = inputs.maybe("rotary", pairs)?;
+        let causal = inputs.maybe("causal", Value::as_bool)?.unwrap_or(false);
+        let (d_nope, d_rope) = (w_uk[0].ncols(), k_rope.ncols());
+        let scale = match self.0 {
+            Some(LatentScaleOfContent) => Some(d_nope),
+            Some(LatentScaleAbsorbed) => Some(latent.ncols() + d_rope),
+            _ => None,
+        };
+        let scale = scale.map(|width| 1.0 / (width as f64).sqrt());
+        let first = latent.nrows() as f64 - q[0].nrows() as f64;
+        let (mut k, mut v) = (vec![], vec![]);
+        for (h, q) in q.iter_mut().enumerate() {
+            let mut content = &latent * &w_uk[h];
+            if self.has(LatentAbsorbedUntransposed) && latent.ncols() == d_nope {
+                let absorbed = q.columns(0, d_nope) * &w_uk[h];
+                q.columns_mut(0, d_nope).copy_from(&absorbed);
+                content = latent.clone();
+            }
+            let counts = h == 0 || !self.has(LatentRotaryKeyOfOneHead);
+            let mut key = content.resize_horizontally(d_nope + d_rope, 0.0);
+            key.columns_mut(d_nope, d_rope).copy_from(&(&k_rope * f64::from(counts)));
+            let part = if self.has(LatentRotatesAll) { 0 } else { d_nope };
+            for (x, first) in [(&mut *q, first), (&mut key, 0.0)] {
+                let mut turned = x.columns_range(part..).into_owned();
+                self.turn(&mut turned, first, rotary);
+                x.columns_range_mut(part..).copy_from(&turned);
+            }
+            k.push(key);
+            v.push(&latent * &w_uv[h]);
+        }
+        Ok(self.attend(&Attention { scale, ..Attention::plain([q, k, v], causal) }).0)
     }
 }
 

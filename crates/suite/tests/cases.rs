@@ -216,7 +216,8 @@ fn every_fault_is_in_the_list_and_in_two_cases() {
     let named = cases.iter().flat_map(|case| case.faults.keys().cloned()).collect();
     assert!(names.is_superset(&named), "cases name faults that aren't listed");
     let numbers: BTreeSet<_> = faults().map(Fault::number).collect();
-    assert_eq!(numbers, (1..=20).map(Some).collect());
+    let groups = 1..=Fault::GROUPS.len() as u64;
+    assert_eq!(numbers, groups.map(Some).collect());
 }
 
 #[test]
@@ -396,6 +397,22 @@ fn the_smallest_cases_have_the_numbers_that_are_known() {
     assert!((signed - middle(near, 0.5_f64.exp())).abs() < 5e-5);
     right("scores-of-both-signs", &[2.0, 2.0]); // 19
     wrong("scores-of-both-signs", "maximum-of-all-rows", &[2.0, NAN]);
+    let output_for = |score: f64| 1.0 / (1.0 + (-score).exp()); // 21: of values 0 and 1
+    let scores = [2.0, 3.0].map(|score| output_for(score / 2_f64.sqrt()));
+    right("latent-of-two-tokens", &scores);
+    let scores = [2.0, 3.0].map(|score| output_for(score / 3_f64.sqrt()));
+    wrong("latent-of-two-tokens", "latent-scale-absorbed", &scores);
+    right("latent-absorbed", &[output_for(0.5)]);
+    wrong("latent-absorbed", "latent-absorbed-untransposed", &[0.5]);
+    right("padding-before-a-prompt", &[0.0, 0.0, 1.0, 2.0]); // 11
+    wrong("padding-before-a-prompt", "mask-ignored", &[9.0, 9.0, 19.0 / 3.0, 5.5]);
+    let before = |angle: f64| {
+        let key = (angle.cos() / 2_f64.sqrt()).exp();
+        key / (key + (1.0 / 2_f64.sqrt()).exp()) // the other key is the query's own
+    };
+    let padded = "rotary-padding-before-a-prompt";
+    right(padded, &[0.0, 1.0, before(1.0)]);
+    wrong(padded, "position-counts-padding", &[0.0, 1.0, before(2.0)]);
     right("two-parts", &[(1.0 + 3.0 * 1_f64.exp()) / (1.0 + 1_f64.exp())]); // 18
     wrong("two-parts", "merge-mean", &[2.0]);
     right("product-beyond-f16", &[2.0]); // 19
