@@ -110,7 +110,8 @@ def decode(chunks, window=None, rotary=None, padding=0):
         keys = k if keys is None else np.concatenate([keys, k], axis=1)
         values = v if values is None else np.concatenate([values, v], axis=1)
         # Positions that count padding are right, too, if all do: only differences matter.
-        mask = np.broadcast_to(np.arange(start - keys.shape[1], start) >= padding, (q.shape[1], keys.shape[1]))
+        real = np.arange(start - keys.shape[1], start) >= padding
+        mask = np.tile(real, (q.shape[1], 1)) if padding else None
         outputs.append(attention(q, keys, values, causal=True, mask=mask, window=window)[0])
         if window is not None:  # The next query sees itself and the w − 1 keys before it.
             drop = max(0, keys.shape[1] - (window - 1))
