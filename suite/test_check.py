@@ -257,6 +257,60 @@ class LooksLike(unittest.TestCase):
         self.assertEqual(report.faults, ["causal-forgotten-with-cache"], str(report))
 
 
+class SameBits(Folder):
+    BY_COMPANY = """
+        import numpy as np
+        def attention(q, k, v):
+            e = np.exp(q @ k.transpose(0, 2, 1))
+            return e / e.sum(-1, keepdims=True) @ v + (0 if q.shape[1] > 1 else 1e-15)
+    """
+
+    def setUp(self):
+        super().setUp()
+        both = {"q": [[[0], [0]]], "k": [[[0], [0]]], "v": [[[1], [3]]]}
+        self.case = {
+            "name": "bits", "says": "Two queries, and each alone.", "tolerance": TOLERANCE, "inputs": both,
+            "same_bits": [{"inputs": {"q": [[[0]]]}, "rows": [[0, 0]]}, {"inputs": {"q": [[[0]]]}, "rows": [[0, 1]]}],
+            "results": {"output": [[[2], [2]]]}, "faults": [{"fault": "by-company", "results": {}}],
+        }
+        self.write_cases([*cases(), self.case])
+        faults = {**FAULTS, "by-company": {"number": 1, "words": "It depends on the company."}}
+        self.write("cases/faults.json", json.dumps({"version": 1, "groups": ["bits"], "faults": faults}))
+
+    def test_other_bits_are_no_fault(self):
+        status, text = self.check_text(self.BY_COMPANY, "--only", "bits")
+        self.assertEqual(status, 0, text)
+        self.assertIn("(other ones are no fault without --same-bits)", text)
+        self.assertIn("bits: no. `output` at [0, 0, 0] is 2.0, and then 2.000000000000001", text)
+        self.assertNotIn(" 1  bits", text)
+
+    def test_other_bits_are_a_fault_where_the_candidate_promises_the_same(self):
+        for text, arguments in ((self.BY_COMPANY, ["--same-bits"]), ("same_bits = True" + self.BY_COMPANY.replace("\n        ", "\n"), [])):
+            status, text = self.check_text(text, "--only", "bits", *arguments)
+            self.assertEqual(status, 1, text)
+            self.assertIn("HAS IT: by-company (1 of 1)", text)
+
+    def test_same_bits(self):
+        status, text = self.check_text(self.BY_COMPANY.replace("1e-15", "0"), "--only", "bits", "--same-bits")
+        self.assertEqual(status, 0, text)
+        self.assertIn("bits: yes", text)
+
+    def test_further_call_without_an_answer_says_nothing(self):
+        raises = self.BY_COMPANY.replace("e = ", "assert q.shape[1] > 1; e = ", 1)
+        status, text = self.check_text(raises, "--only", "bits", "--same-bits")
+        self.assertEqual(status, 0, text)
+        self.assertNotIn("The same bits", text)
+
+    def test_further_call_of_another_shape(self):
+        wide = self.BY_COMPANY.replace("@ v + (0", "@ v + np.zeros((1, 2, 1)) + (0")
+        self.assertIn("`output` has the shape (1, 2, 1) in a further call", self.check_text(wide, "--same-bits")[1])
+
+    def test_malformed_calls(self):
+        for call in ({"rows": [[0, 0]]}, {"inputs": {}, "rows": [[0, 2]]}):
+            self.write_cases([*cases(), {**self.case, "same_bits": [call]}])
+            self.assertIn("case bits: one of its `same_bits` has no `inputs`", self.check_text(RIGHT)[1])
+
+
 class Choices(Folder):
     def test_only_one_case_or_operation(self):
         self.assertIn("1 of 1 cases pass", self.check_text(RIGHT, "--only", "plain")[1])
@@ -589,7 +643,7 @@ class TheSuite(unittest.TestCase):
         self.assertEqual(check.check_command(PLANTED).faults, [])
         for fault in faults:
             with self.subTest(fault=fault):
-                report = check.check_command(f"{PLANTED} --fault {fault}")
+                report = check.check_command(f"{PLANTED} --fault {fault}", same_bits=True)
                 self.assertEqual(report.faults, [fault], str(report))
                 self.assertEqual(report.found[0].alike, [], str(report))
                 named = [o.case.name for o in report.outcomes if fault in o.case.faults]

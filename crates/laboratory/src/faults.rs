@@ -313,6 +313,19 @@ faults! {
     21 LatentRotaryKeyOfOneHead "latent-rotary-key-of-one-head"
     "The rotary key counts in the first head only. All heads share it.",
 
+    22 BitsBySplit "bits-by-split"
+    "The keys are split into parts by the number of queries in the call, so the order of a row's sums depends on its company. Fix the size of a part."
+    "Dao-AILab/flash-attention/issues/1897",
+
+    22 BitsByTile "bits-by-tile"
+    "The number of keys in a tile depends on the number of queries, so a query alone and the same query among others add up in another order.",
+
+    22 BitsByPlace "bits-by-place"
+    "The sum over keys starts at another key for each place in the batch, so a sequence gets other bits in another place.",
+
+    22 BitsByRun "bits-by-run"
+    "Partial sums are added in the order in which they are ready, so the same call gives other bits the next time.",
+
     OffByOneMask "off-by-one-mask"
     "Every query sees what the next one may see. Row i of the mask says what query i sees.",
 
@@ -334,7 +347,7 @@ faults! {
 
 impl Fault {
     /// What the faults of each number are about, from 1 on.
-    pub const GROUPS: [&str; 21] = [
+    pub const GROUPS: [&str; 22] = [
         "a mask misread, or its diagonal hidden",
         "the width of a window",
         "the corner of a causal mask",
@@ -356,5 +369,6 @@ impl Fault {
         "overflow and underflow",
         "linear attention's denominator",
         "latent attention",
+        "the same bits, whatever the company",
     ];
 }

@@ -15,6 +15,8 @@ pub struct Case {
     pub inputs: Value,
     /// Precisions whose usual tolerance won't do, and the tolerance instead.
     pub tolerance: &'static [(&'static str, f64)],
+    /// Further calls, whose outputs have the bits of the first one's.
+    pub same_bits: Vec<Value>,
 }
 
 impl Case {
@@ -24,7 +26,7 @@ impl Case {
         says: &'static str,
         inputs: Value,
     ) -> Self {
-        Case { operation, name, says, inputs, tolerance: &[] }
+        Case { operation, name, says, inputs, tolerance: &[], same_bits: vec![] }
     }
 }
 
@@ -92,6 +94,7 @@ pub fn cases() -> Vec<Case> {
         slopes(),
         linear(),
         latent(),
+        same_bits(),
     ]
     .concat()
 }
@@ -981,6 +984,95 @@ fn latent() -> Vec<Case> {
                 "w_uk": numbers(127, [2, 2, 2]), "w_uv": numbers(128, [2, 2, 1]),
                 "k_rope": matrix(numbers(129, [1, 4, 4])), "rotary": "halves", "causal": true,
             }),
+        ),
+    ]
+}
+
+/// Calls whose outputs have the same bits if the order of a row's sums is its own.
+fn same_bits() -> Vec<Case> {
+    let case = |operation, name, says, inputs, same_bits| Case {
+        same_bits,
+        ..Case::new(operation, name, says, inputs)
+    };
+    let qkv = |seed: u32, heads: usize, [n_q, n_k]: [usize; 2]| {
+        json!({
+            "q": numbers(seed, [heads, n_q, 2]), "k": numbers(seed + 1, [heads, n_k, 2]),
+            "v": numbers(seed + 2, [heads, n_k, 2]),
+        })
+    };
+    let [again, queries, batch, order] = [
+        qkv(130, 2, [3, 40]),
+        qkv(133, 1, [4, 40]),
+        qkv(136, 3, [1, 40]),
+        qkv(139, 3, [2, 40]),
+    ];
+    let query =
+        |i: usize| json!({ "inputs": { "q": [[queries["q"][0][i]]] }, "rows": [[0, i]] });
+    let heads = |of: &Value, heads: &[usize]| {
+        let picked =
+            |name: &str| heads.iter().map(|&h| of[name][h].clone()).collect::<Value>();
+        let n_q = of["q"][0].as_array().map_or(0, Vec::len);
+        let rows: Vec<_> =
+            heads.iter().flat_map(|&h| (0..n_q).map(move |i| [h, i])).collect();
+        json!({ "inputs": { "q": picked("q"), "k": picked("k"), "v": picked("v") }, "rows": rows })
+    };
+    let text = chunk(142, 1, 1, [24, 2, 2]);
+    let cut = |lengths: &[usize]| {
+        let mut first = 0;
+        let mut chunk = |&n: &usize| {
+            first += n;
+            let part = |name: &str| {
+                json!([text[name][0].as_array().map(|rows| &rows[first - n..first])])
+            };
+            json!({ "q": part("q"), "k": part("k"), "v": part("v") })
+        };
+        json!({ "inputs": { "chunks": lengths.iter().map(&mut chunk).collect::<Value>() } })
+    };
+    let mut causal = qkv(145, 1, [20, 20]);
+    causal["causal"] = true.into();
+    let last = json!({ "inputs": { "q": [[causal["q"][0][19]]] }, "rows": [[0, 19]] });
+    vec![
+        case(
+            "attention",
+            "bits-of-the-same-call",
+            "Two heads of three queries and forty keys, twice.",
+            again,
+            vec![json!({ "inputs": {} })],
+        ),
+        case(
+            "attention",
+            "bits-of-one-query-at-a-time",
+            "Four queries and forty keys, at once and one query at a time.",
+            queries.clone(),
+            (0..4).map(query).collect(),
+        ),
+        case(
+            "attention",
+            "bits-of-one-sequence-at-a-time",
+            "Three heads, which may be those of three sequences in a batch, at once and one at a time.",
+            batch.clone(),
+            (0..3).map(|h| heads(&batch, &[h])).collect(),
+        ),
+        case(
+            "attention",
+            "bits-of-sequences-in-another-order",
+            "Three heads of two queries, in two orders.",
+            order.clone(),
+            vec![heads(&order, &[2, 0, 1])],
+        ),
+        case(
+            "attention",
+            "bits-of-the-last-query-alone",
+            "Twenty tokens, causal, and the last query alone, as it is decoded.",
+            causal,
+            vec![last],
+        ),
+        case(
+            "decode",
+            "bits-of-a-text-in-chunks",
+            "A text of 24 tokens at once, in three chunks, without its last token first, and token by token.",
+            json!({ "chunks": [text] }),
+            vec![cut(&[8; 3]), cut(&[23, 1]), cut(&[1; 24])],
         ),
     ]
 }

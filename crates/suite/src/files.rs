@@ -1,6 +1,6 @@
 //! The suite's files: cases with their results and faults, as JSON that is pleasant to compare.
 
-use super::values::{off, off_by};
+use super::values::{keeps_bits, off, off_by};
 use super::{Case, Fault, Results, Wrong, answer, answer_plainly, cases, faults};
 use half::{bf16, f16};
 use serde_json::{Map, Value, json};
@@ -61,12 +61,28 @@ fn entry(case: &Case) -> Result<Value, Wrong> {
         true => answer_plainly(case.operation, &case.inputs)?.unwrap_or_default(),
         false => given(&case.inputs, None)?,
     };
+    let same_bits = |fault: Option<Fault>| {
+        keeps_bits(&case.inputs, &case.same_bits, |inputs| {
+            let results = match fault {
+                None => answer_plainly(case.operation, inputs)?,
+                fault => answer(case.operation, inputs, fault)?,
+            };
+            Ok::<_, Wrong>(results.unwrap_or_default()["output"].clone())
+        })
+    };
+    if !case.same_bits.is_empty() && !same_bits(None)? {
+        return Err("the plain program doesn't keep the bits".into());
+    }
     let mut told = vec![];
     let mut changes = vec![]; // by each fault
     for fault in faults() {
         let wrong = given(&case.inputs, Some(fault))?;
         let by = off(&wrong, &right);
         if by <= TOLERANCES[0].1 {
+            // No result changes, but perhaps bits do.
+            if !same_bits(Some(fault))? {
+                told.push(json!({ "fault": fault.name(), "results": {} }));
+            }
             continue;
         }
         changes.push(by);
@@ -93,14 +109,18 @@ fn entry(case: &Case) -> Result<Value, Wrong> {
             Some(_) => None,
         };
     }
-    Ok(json!({
+    let mut entry = json!({
         "name": case.name,
         "says": case.says,
         "inputs": case.inputs,
         "results": rounded(right.into()),
         "tolerance": tolerance,
         "faults": told,
-    }))
+    });
+    if !case.same_bits.is_empty() {
+        entry["same_bits"] = case.same_bits.clone().into();
+    }
+    Ok(entry)
 }
 
 /// Inputs that are no arrays of the precision in which a candidate computes.
@@ -139,13 +159,14 @@ fn rounded(value: Value) -> Value {
 }
 
 /// What comes first in an object; other names follow in the order of the alphabet.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "version",
     "operation",
     "cases",
     "name",
     "says",
     "inputs",
+    "same_bits",
     "fault",
     "results",
     "tolerance",

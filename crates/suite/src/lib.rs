@@ -14,7 +14,7 @@ mod values; // numbers and arrays in JSON
 pub use cases::{Case, cases};
 pub use files::files;
 pub use laboratory::Fault;
-pub use values::{off, off_by};
+pub use values::{keeps_bits, off, off_by};
 
 use attention::engine::{ByWeights, Engine};
 use fast::Float;

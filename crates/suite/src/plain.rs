@@ -11,6 +11,7 @@ use attention::positions::RotaryPairs;
 use half::{bf16, f16};
 use nalgebra::{DMatrix, DVector};
 use serde_json::Value;
+use std::cell::Cell;
 use std::f64::consts::LN_2;
 
 /// Keys in a tile of the programs with a fault of tiles.
@@ -21,6 +22,11 @@ const TILE: usize = 4;
 pub struct Program(pub Option<Fault>);
 
 type Matrices = Vec<DMatrix<f64>>;
+
+thread_local! {
+    /// Calls so far, for a program whose sums depend on the run.
+    static RUN: Cell<usize> = const { Cell::new(0) };
+}
 
 impl Program {
     /// Returns the results of an operation, or `None` if there is no such operation.
@@ -216,6 +222,39 @@ impl Program {
         })
     }
 
+    /// The same product, with an order of the sums that depends on more than their terms: on the place of the head among all.
+    fn product_in_order(
+        self,
+        weights: &DMatrix<f64>,
+        b: &DMatrix<f64>,
+        [h, n_heads]: [usize; 2],
+    ) -> DMatrix<f64> {
+        let n_q = weights.nrows();
+        DMatrix::from_fn(n_q, b.ncols(), |i, c| {
+            let read = |j: &usize| weights[(i, *j)] != 0.0;
+            let terms = (0..b.nrows()).filter(read).map(|j| weights[(i, j)] * b[(j, c)]);
+            let mut terms: Vec<f64> = terms.collect();
+            let n = terms.len().max(1);
+            let part = match self.0 {
+                Some(BitsBySplit) => n.div_ceil((8 / (n_heads * n_q)).max(1)),
+                Some(BitsByTile) => {
+                    if n_q > 2 {
+                        16
+                    } else {
+                        4
+                    }
+                }
+                _ => n,
+            };
+            match self.0 {
+                Some(BitsByPlace) => terms.rotate_left(7 * h % n),
+                Some(BitsByRun) if RUN.get() % 2 == 1 => terms.reverse(),
+                _ => {}
+            }
+            terms.chunks(part).map(|part| part.iter().sum::<f64>()).sum()
+        })
+    }
+
     fn attend(self, a: &Attention<f64>) -> (Matrices, Vec<Vec<f64>>) {
         let (weights, log_sum_exps) = self.weights(a);
         (self.outputs(a, &weights), log_sum_exps)
@@ -223,8 +262,14 @@ impl Program {
 
     /// The output of each head.
     fn outputs(self, a: &Attention<f64>, weights: &Matrices) -> Matrices {
+        RUN.set(RUN.get() + 1);
         let heads = weights.iter().enumerate().map(|(h, weights)| {
-            let mut output = self.product(weights, &a.v[self.kv_head(a, h)]);
+            let mut output = match self.0 {
+                Some(BitsBySplit | BitsByTile | BitsByPlace | BitsByRun) => {
+                    self.product_in_order(weights, &a.v[a.kv_head(h)], [h, a.q.len()])
+                }
+                _ => self.product(weights, &a.v[self.kv_head(a, h)]),
+            };
             if self.has(NanToZero) {
                 output.apply(|x| *x = if x.is_nan() { 0.0 } else { *x });
             }

@@ -10,7 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use suite::{
-    Fault, Results, answer, answer_by_crate, answer_plainly, faults, files, off, off_by,
+    Fault, Results, Wrong, answer, answer_by_crate, answer_plainly, faults, files,
+    keeps_bits, off, off_by,
 };
 
 /// Results are computed alike, up to the last digits.
@@ -24,6 +25,7 @@ struct Case {
     results: Results,
     tolerance: Map<String, Value>,
     faults: BTreeMap<String, Results>,
+    same_bits: Vec<Value>,
 }
 
 fn read(name: &str) -> Value {
@@ -63,6 +65,7 @@ fn cases() -> Vec<Case> {
                 results: object(&case["results"]),
                 tolerance: object(&case["tolerance"]),
                 faults: case["faults"].as_array().unwrap().iter().map(fault).collect(),
+                same_bits: case["same_bits"].as_array().cloned().unwrap_or_default(),
             });
         }
     }
@@ -94,6 +97,16 @@ impl Case {
                 Value::from(given)
             )
         })
+    }
+}
+
+impl Case {
+    fn keeps_bits(
+        &self,
+        answer: impl Fn(&Value) -> Result<Option<Results>, Wrong>,
+    ) -> bool {
+        let output = |inputs: &Value| Ok(answer(inputs)?.unwrap()["output"].clone());
+        keeps_bits::<Wrong>(&self.inputs, &self.same_bits, output).unwrap()
     }
 }
 
@@ -145,6 +158,16 @@ fn the_plain_program_without_a_fault_passes_every_case() {
     );
 }
 
+/// Few programs do. It adds up each row alone, key by key.
+#[test]
+fn the_plain_program_keeps_the_bits() {
+    let complaints = cases().into_iter().filter_map(|case| {
+        let kept = case.keeps_bits(|inputs| answer_plainly(&case.operation, inputs));
+        (!kept).then_some(case.name)
+    });
+    none(complaints.collect());
+}
+
 #[test]
 fn each_fault_fails_exactly_the_cases_that_name_it() {
     let mut complaints = vec![];
@@ -152,7 +175,9 @@ fn each_fault_fails_exactly_the_cases_that_name_it() {
         for fault in faults() {
             let given =
                 answer(&case.operation, &case.inputs, Some(fault)).unwrap().unwrap();
-            let fails = off(&given, &case.results) > case.tolerance("f64").unwrap();
+            let fails = off(&given, &case.results) > case.tolerance("f64").unwrap()
+                || !case
+                    .keeps_bits(|inputs| answer(&case.operation, inputs, Some(fault)));
             let (name, fault) = (&case.name, fault.name());
             match case.faults.get(fault) {
                 Some(_) if !fails => {
@@ -183,7 +208,8 @@ fn each_fault_fails_exactly_the_cases_that_name_it() {
 #[test]
 fn faults_are_clear_in_every_precision() {
     for case in cases() {
-        for (fault, wrong) in &case.faults {
+        // Without results a fault changes bits alone.
+        for (fault, wrong) in case.faults.iter().filter(|(_, wrong)| !wrong.is_empty()) {
             let mut given = case.results.clone();
             given.extend(wrong.clone());
             let off = off(&given, &case.results);
