@@ -40,7 +40,7 @@ PRECISIONS = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "fl
 FRAMEWORKS = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX"}
 
 # For each operation: the inputs that every case has, the inputs with a default, the results in order.
-ATTENTION = {"causal": False, "mask": None, "window": None, "scale": None, "slopes": None}
+ATTENTION = {"causal": False, "mask": None, "window": None, "scale": None, "slopes": None, "softcap": None}
 OPERATIONS: Dict[str, Tuple[List[str], Dict[str, Any], List[str]]] = {
     "attention": (["q", "k", "v"], ATTENTION, ["output", "log_sum_exp"]),
     "attention_gradients": (["q", "k", "v", "d_output"], ATTENTION, ["output", "d_q", "d_k", "d_v"]),

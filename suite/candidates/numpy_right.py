@@ -30,7 +30,7 @@ def weights_of(scores):
     return exponentials / exponentials.sum(), highest + np.log(exponentials.sum())
 
 
-def rows(q, k, causal, mask, window, scale, slopes):
+def rows(q, k, causal, mask, window, scale, slopes, softcap):
     """Head, its key head, query, the keys that it sees, their weights, and the log-sum-exp, for every row."""
     (heads, n_q, d), (kv_heads, n_k, _) = q.shape, k.shape
     scale = 1 / np.sqrt(d) if scale is None else scale
@@ -41,27 +41,31 @@ def rows(q, k, causal, mask, window, scale, slopes):
             seen = np.flatnonzero(visible[i])
             # Scaling the query first keeps the dot products small.
             scores = k[shared, seen] @ (q[head, i] * scale)
+            if softcap is not None:
+                scores = softcap * np.tanh(scores / softcap)
             if slopes is not None:
                 scores = scores - slopes[head] * np.abs(i + n_k - n_q - seen)
             yield (head, shared, i, seen, *weights_of(scores))
 
 
-def attention(q, k, v, causal=False, mask=None, window=None, scale=None, slopes=None):
+def attention(q, k, v, causal=False, mask=None, window=None, scale=None, slopes=None, softcap=None):
     output = np.zeros(q.shape[:2] + v.shape[2:], q.dtype)
     log_sum_exp = np.zeros(q.shape[:2], q.dtype)
-    for head, shared, i, seen, weights, total in rows(q, k, causal, mask, window, scale, slopes):
+    for head, shared, i, seen, weights, total in rows(q, k, causal, mask, window, scale, slopes, softcap):
         output[head, i] = weights @ v[shared, seen]
         log_sum_exp[head, i] = total
     return output, log_sum_exp
 
 
-def attention_gradients(q, k, v, d_output, causal=False, mask=None, window=None, scale=None, slopes=None):
-    output, _ = attention(q, k, v, causal, mask, window, scale, slopes)
+def attention_gradients(q, k, v, d_output, causal=False, mask=None, window=None, scale=None, slopes=None, softcap=None):
+    output, _ = attention(q, k, v, causal, mask, window, scale, slopes, softcap)
     factor = 1 / np.sqrt(q.shape[2]) if scale is None else scale
     d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
-    for head, shared, i, seen, weights, _ in rows(q, k, causal, mask, window, scale, slopes):
+    for head, shared, i, seen, weights, _ in rows(q, k, causal, mask, window, scale, slopes, softcap):
         d_weights = v[shared, seen] @ d_output[head, i]
         d_scores = weights * (d_weights - weights @ d_weights)
+        if softcap is not None:
+            d_scores *= 1 - np.tanh(factor * k[shared, seen] @ q[head, i] / softcap) ** 2
         d_q[head, i] = factor * (d_scores @ k[shared, seen])
         # Heads that share keys and values add up what they learned.
         d_k[shared, seen] += factor * np.outer(d_scores, q[head, i])
@@ -69,11 +73,11 @@ def attention_gradients(q, k, v, d_output, causal=False, mask=None, window=None,
     return output, d_q, d_k, d_v
 
 
-def attention_dropout(q, k, v, dropout, training, repeats=1, causal=False, mask=None, window=None, scale=None, slopes=None):
+def attention_dropout(q, k, v, dropout, training, repeats=1, causal=False, mask=None, window=None, scale=None, slopes=None, softcap=None):
     if not training:
-        return attention(q, k, v, causal, mask, window, scale, slopes)[0]
+        return attention(q, k, v, causal, mask, window, scale, slopes, softcap)[0]
     outputs = np.zeros((repeats,) + q.shape[:2] + v.shape[2:], q.dtype)
-    for head, shared, i, seen, weights, _ in rows(q, k, causal, mask, window, scale, slopes):
+    for head, shared, i, seen, weights, _ in rows(q, k, causal, mask, window, scale, slopes, softcap):
         kept = np.random.random((repeats, seen.size)) >= dropout
         outputs[:, head, i] = (kept * weights / (1 - dropout)) @ v[shared, seen]
     flat = outputs.reshape(repeats, -1)

@@ -326,6 +326,21 @@ faults! {
     22 BitsByRun "bits-by-run"
     "Partial sums are added in the order in which they are ready, so the same call gives other bits the next time.",
 
+    23 SoftcapIgnored "softcap-ignored"
+    "The soft cap isn't applied. Scores are c · tanh(score / c)."
+    "sgl-project/sglang/issues/33915",
+
+    23 SoftcapAfterMask "softcap-after-mask"
+    "The soft cap is applied after the mask, so a hidden score is −c and not −∞, and the key is seen a little. Cap first, then hide."
+    "onnx/onnx/issues/7865",
+
+    23 SoftcapTimesScore "softcap-times-score"
+    "The tanh is multiplied by the score and not by the cap, which caps nothing. Scores are c · tanh(score / c)."
+    "Dao-AILab/flash-attention/issues/2396",
+
+    23 SoftcapGradientMissing "softcap-gradient-missing"
+    "The gradient doesn't pass through the soft cap. The gradient of a score is multiplied by 1 − tanh²(score / c).",
+
     OffByOneMask "off-by-one-mask"
     "Every query sees what the next one may see. Row i of the mask says what query i sees.",
 
@@ -347,7 +362,7 @@ faults! {
 
 impl Fault {
     /// What the faults of each number are about, from 1 on.
-    pub const GROUPS: [&str; 22] = [
+    pub const GROUPS: [&str; 23] = [
         "a mask misread, or its diagonal hidden",
         "the width of a window",
         "the corner of a causal mask",
@@ -370,5 +385,6 @@ impl Fault {
         "linear attention's denominator",
         "latent attention",
         "the same bits, whatever the company",
+        "a soft cap on scores",
     ];
 }

@@ -79,6 +79,9 @@ fn mask<T: Float>(asked: &Attention<T>) -> Result<Mask, Wrong> {
     if let Some(allowed) = &asked.mask {
         mask = mask.and(Mask::dense(allowed.clone())?);
     }
+    if let Some(cap) = asked.softcap {
+        mask = mask.with_scores(ScoreRule::soft_cap(cap)?);
+    }
     if let Some(slopes) = &asked.slopes {
         mask = mask.with_scores(ScoreRule::slopes(slopes)?);
     }

@@ -322,6 +322,26 @@ fn scores() -> Vec<Case> {
             }),
         ),
         attention(
+            "softcap-of-two",
+            "Scores of 0 and 1,000 become 2 · tanh 0 = 0 and 2 · tanh 500 = 2.",
+            json!({ "q": [[[1000]]], "k": [[[0], [1]]], "v": [[[0], [1]]], "softcap": 2 }),
+        ),
+        attention(
+            "softcap-and-causal",
+            "Scores of 0, which stay 0. The hidden one is hidden, whatever the cap: 1, and the mean of 1 and 10.",
+            json!({
+                "q": zeros([1, 2, 1]), "k": zeros([1, 2, 1]), "v": [[[1], [10]]], "causal": true, "softcap": 1,
+            }),
+        ),
+        attention(
+            "softcap-and-slopes-several-heads",
+            "The cap comes after the scale, and slopes after the cap. Two queries after two keys of a cache.",
+            json!({
+                "q": numbers(150, [2, 2, 4]), "k": numbers(151, [2, 4, 4]), "v": numbers(152, [2, 4, 1]),
+                "causal": true, "slopes": [1, 0.25], "softcap": 1.5,
+            }),
+        ),
+        attention(
             "slope-without-a-mask",
             "The query in the middle is as far from the first key as from the last, and both lose ½.",
             json!({ "q": zeros([1, 3, 1]), "k": zeros([1, 3, 1]), "v": [[[0], [1], [5]]], "slopes": [0.5] }),
@@ -566,6 +586,19 @@ fn gradients() -> Vec<Case> {
             json!({
                 "q": numbers(43, [1, 3, 2]), "k": numbers(44, [1, 3, 2]), "v": numbers(45, [1, 3, 1]),
                 "causal": true, "window": 2, "slopes": [0.5], "d_output": numbers(46, [1, 3, 1]),
+            }),
+        ),
+        case(
+            "gradient-through-a-softcap",
+            "Scores of 1 and −1, and a cap of 1: the gradients of the scores are multiplied by 1 − tanh² 1 = 0.42.",
+            json!({ "q": [[[1]]], "k": [[[1], [-1]]], "v": [[[2], [0]]], "softcap": 1, "d_output": [[[1]]] }),
+        ),
+        case(
+            "gradient-through-a-softcap-causal",
+            "Two heads of three tokens, causal, with a cap of 2.",
+            json!({
+                "q": numbers(153, [2, 3, 4]), "k": numbers(154, [2, 3, 4]), "v": numbers(155, [2, 3, 2]),
+                "causal": true, "softcap": 2, "d_output": numbers(156, [2, 3, 2]),
             }),
         ),
         // Programs that keep only the log-sum-exp lose digits here, as many as 1,024 has before its point.

@@ -117,17 +117,38 @@ impl Program {
                 _ => after.abs(),
             };
             let bias = a.slopes.as_ref().map_or(0.0, |s| s[h] * distance);
-            let score = product * self.scale(a) - bias;
+            let score = self.capped(a, product * self.scale(a)) - bias;
             match self.0 {
                 _ if self.sees(a, i, j) => score,
                 Some(EmptyRowMean) => -1e9,
                 Some(MaskMinus10000) => -1e4,
                 Some(MaskZeroScores) => score * 0.0,
+                Some(SoftcapAfterMask) => -a.softcap.unwrap_or(f64::INFINITY),
                 Some(MaskAfterSoftmax) => score,
                 Some(MaskAdded) => score + f64::NEG_INFINITY,
                 _ => f64::NEG_INFINITY,
             }
         })
+    }
+
+    /// A scaled score after the soft cap.
+    fn capped(self, a: &Attention<f64>, score: f64) -> f64 {
+        match (self.0, a.softcap) {
+            (Some(SoftcapIgnored), _) | (_, None) => score,
+            (Some(SoftcapTimesScore), Some(cap)) => score * (score / cap).tanh(),
+            (_, Some(cap)) => cap * (score / cap).tanh(),
+        }
+    }
+
+    /// The derivative of the same.
+    fn slope_of_cap(self, a: &Attention<f64>, score: f64) -> f64 {
+        let Some(cap) = a.softcap else { return 1.0 };
+        let tanh = (score / cap).tanh();
+        match self.0 {
+            Some(SoftcapIgnored | SoftcapGradientMissing) => 1.0,
+            Some(SoftcapTimesScore) => tanh + score / cap * (1.0 - tanh * tanh),
+            _ => 1.0 - tanh * tanh,
+        }
     }
 
     /// The weights of each head (n_q, n_k), and the log-sum-exp of each query.
@@ -322,7 +343,9 @@ impl Program {
                     Some(SoftmaxOverHeads) => over_heads(i, j),
                     _ => products.row(i).sum(),
                 };
-                weights[(i, j)] * (d_weights[(i, j)] - sum)
+                let score = a.q[h].row(i).dot(&k.row(j)) * self.scale(&a);
+                let d_capped = weights[(i, j)] * (d_weights[(i, j)] - sum);
+                d_capped * self.slope_of_cap(&a, score)
             });
             let d_products = constant(d_scores) * scale;
             d_q[h] = self.product(&d_products, k);

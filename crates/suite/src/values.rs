@@ -114,6 +114,7 @@ pub struct Attention<T: Float> {
     pub window: Option<usize>,
     pub scale: Option<f64>,
     pub slopes: Option<Vec<f64>>, // one for each head
+    pub softcap: Option<f64>,
 }
 
 impl<T: Float> Attention<T> {
@@ -124,13 +125,14 @@ impl<T: Float> Attention<T> {
         let window = inputs.maybe("window", Value::as_u64)?.map(|w| w as usize);
         let scale = inputs.maybe("scale", number)?;
         let slopes = inputs.maybe("slopes", numbers)?;
-        Ok(Attention { q, k, v, causal, mask, window, scale, slopes })
+        let softcap = inputs.maybe("softcap", number)?;
+        Ok(Attention { q, k, v, causal, mask, window, scale, slopes, softcap })
     }
 
     /// Attention without anything else to be said.
     pub fn plain([q, k, v]: [Vec<DMatrix<T>>; 3], causal: bool) -> Self {
-        let (mask, window, scale, slopes) = (None, None, None, None);
-        Attention { q, k, v, causal, mask, window, scale, slopes }
+        let (mask, window, scale, slopes, softcap) = (None, None, None, None, None);
+        Attention { q, k, v, causal, mask, window, scale, slopes, softcap }
     }
 
     /// Queries and keys of a head.

@@ -423,6 +423,13 @@ fn the_smallest_cases_have_the_numbers_that_are_known() {
     assert!((signed - middle(near, 0.5_f64.exp())).abs() < 5e-5);
     right("scores-of-both-signs", &[2.0, 2.0]); // 19
     wrong("scores-of-both-signs", "maximum-of-all-rows", &[2.0, NAN]);
+    let two = 2_f64.exp(); // 23
+    right("softcap-of-two", &[two / (1.0 + two)]);
+    wrong("softcap-of-two", "softcap-ignored", &[1.0]);
+    right("softcap-and-causal", &[1.0, 5.5]);
+    let hidden = (-1_f64).exp();
+    let leaking = (1.0 + 10.0 * hidden) / (1.0 + hidden);
+    wrong("softcap-and-causal", "softcap-after-mask", &[leaking, 5.5]);
     let output_for = |score: f64| 1.0 / (1.0 + (-score).exp()); // 21: of values 0 and 1
     let scores = [2.0, 3.0].map(|score| output_for(score / 2_f64.sqrt()));
     right("latent-of-two-tokens", &scores);
