@@ -156,6 +156,7 @@ impl Program {
         self.softmax(a, &(0..a.q.len()).map(|h| self.scores(a, h)).collect::<Matrices>())
     }
 
+    /// The same, of each head's scores.
     fn softmax(self, a: &Attention<f64>, scores: &Matrices) -> (Matrices, Vec<Vec<f64>>) {
         let largest = scores.iter().map(|head| head.max()).fold(f64::MIN, f64::max);
         let heads = scores.iter().map(|head| self.softmax_of_head(a, head, largest));
@@ -258,13 +259,8 @@ impl Program {
             let n = terms.len().max(1);
             let part = match self.0 {
                 Some(BitsBySplit) => n.div_ceil((8 / (n_heads * n_q)).max(1)),
-                Some(BitsByTile) => {
-                    if n_q > 2 {
-                        16
-                    } else {
-                        4
-                    }
-                }
+                Some(BitsByTile) if n_q > 2 => 16,
+                Some(BitsByTile) => 4,
                 _ => n,
             };
             match self.0 {
@@ -535,7 +531,8 @@ impl Program {
             q.iter_mut().chain(&mut k).for_each(|head| self.turn(head, first, rotary));
             if self.has(KeysRotatedAgain) {
                 let again = |head: &mut DMatrix<f64>| {
-                    self.turn(head, (tokens - head.nrows()) as f64, rotary);
+                    let first = tokens as f64 - head.nrows() as f64 - padding as f64;
+                    self.turn(head, first, rotary);
                 };
                 keys.iter_mut().for_each(again);
             }
@@ -634,6 +631,7 @@ impl Program {
         Ok(heads.collect())
     }
 
+    /// Attention whose keys and values are made from a latent.
     fn latent(self, inputs: Inputs) -> Result<Matrices, Wrong> {
         let (mut q, w_uk) = (inputs.need("q", matrices)?, inputs.need("w_uk", matrices)?);
         let w_uv = inputs.need("w_uv", matrices)?;
