@@ -40,19 +40,20 @@ PRECISIONS = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "fl
 FRAMEWORKS = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX"}
 
 # For each operation: the inputs that every case has, the inputs with a default, the results in order.
-ATTENTION = {"causal": False, "mask": None, "window": None, "scale": None, "slopes": None}
+ATTENTION = {"causal": False, "mask": None, "window": None, "scale": None, "slopes": None, "softcap": None}
 OPERATIONS: Dict[str, Tuple[List[str], Dict[str, Any], List[str]]] = {
     "attention": (["q", "k", "v"], ATTENTION, ["output", "log_sum_exp"]),
     "attention_gradients": (["q", "k", "v", "d_output"], ATTENTION, ["output", "d_q", "d_k", "d_v"]),
-    "attention_dropout": (["q", "k", "v", "dropout", "training"], {**ATTENTION, "repeats": 1}, ["output"]),
+    "attention_dropout": (["q", "k", "v", "dropout", "training"], {**ATTENTION, "repeats": 1}, ["output", "products"]),
     "multi_head": (["x", "w_q", "w_k", "w_v", "w_o", "heads"], {"causal": False}, ["output"]),
     "rotate": (["x", "positions", "pairs"], {"base": 10000}, ["output"]),
-    "decode": (["chunks"], {"window": None, "rotary": None}, ["output"]),
+    "decode": (["chunks"], {"window": None, "rotary": None, "padding": 0}, ["output"]),
     "merge": (["outputs", "log_sum_exps"], {}, ["output", "log_sum_exp"]),
     "alibi_slopes": (["heads"], {}, ["output"]),
     "linear_attention": (["q", "k", "v"], {"causal": True}, ["output"]),
+    "latent_attention": (["q", "latent", "w_uk", "w_uv", "k_rope"], {"causal": False, "rotary": None}, ["output"]),
 }
-NUMBERS = {"q", "k", "v", "d_output", "x", "w_q", "w_k", "w_v", "w_o", "slopes"}  # Arrays in the precision.
+NUMBERS = {"q", "k", "v", "d_output", "x", "w_q", "w_k", "w_v", "w_o", "slopes", "latent", "w_uk", "w_uv", "k_rope"}  # In the precision.
 
 
 class Mistake(Exception):
@@ -148,6 +149,7 @@ class Case:
     results: Dict[str, Array]
     tolerance: Dict[str, float]
     faults: Dict[str, Dict[str, Array]]
+    same_bits: List[Dict[str, Any]] = dataclasses.field(default_factory=list)  # Calls with the bits of the first one.
 
     def tells_apart(self, fault: str, names: List[str], tolerance: float) -> bool:
         """Whether the fault changes any of these results by more than the tolerance."""
@@ -195,7 +197,17 @@ def parse_case(operation: str, case: Dict[str, Any]) -> Case:
             raise ValueError("one of its faults has no `fault` or no `results`")
         faults[fault["fault"]] = parse_results(fault["results"], list(results))
     tolerance = {precision: float(value) for precision, value in case["tolerance"].items()}
-    return Case(operation, case["name"], str(case.get("says", "")), inputs, results, tolerance, faults)
+    calls = [parse_call(call, inputs, results["output"].shape) for call in case.get("same_bits", [])]
+    return Case(operation, case["name"], str(case.get("says", "")), inputs, results, tolerance, faults, calls)
+
+
+def parse_call(call: Dict[str, Any], inputs: Dict[str, Any], shape: Tuple[int, ...]) -> Dict[str, Any]:
+    """A further call: all its inputs, and the head and query in the first output for each row of its own."""
+    places = [[h, i] for h in range(shape[0]) for i in range(shape[1])]
+    rows = call.get("rows", places)
+    if not isinstance(call.get("inputs"), dict) or any(row not in places for row in rows):
+        raise ValueError("one of its `same_bits` has no `inputs`, or `rows` beyond the output")
+    return {"inputs": {**inputs, **call["inputs"]}, "rows": rows}
 
 
 def read_json(path: pathlib.Path) -> Dict[str, Any]:
@@ -260,6 +272,7 @@ class Python:
         except ImportError:
             raise Mistake(f"{FRAMEWORKS[framework]} isn't installed: the candidate asks for it.") from None
         self.functions, self.framework, self.name = functions, framework, name
+        self.same_bits = False
         version = importlib.import_module(framework).__version__.split("+")[0]
         self.versions = {"python": platform.python_version(), FRAMEWORKS[framework]: version}
         if framework == "jax":
@@ -510,6 +523,7 @@ class File(Command):
         if "mistake" in told:
             raise Mistake(told["mistake"])
         self.name, self.versions, self.precision = told["name"], told["versions"], told["precision"]
+        self.same_bits = told["same_bits"]
 
     def patience(self) -> float:
         return PATIENCE
@@ -541,7 +555,8 @@ def answers(path: str, precision: Optional[str]) -> int:
 
     try:
         candidate, precision = load(path, precision)
-        tell({"name": candidate.name, "versions": candidate.versions, "precision": precision})
+        about = {"name": candidate.name, "versions": candidate.versions, "same_bits": candidate.same_bits}
+        tell({**about, "precision": precision})
         for line in sys.stdin:
             question = json.loads(line)
             results = {name: Array((), []) for name in question["results"]}
@@ -590,7 +605,9 @@ def load(path: str, precision: Optional[str]) -> Tuple[Python, str]:
         raise Mistake(f"{file.name} has no function named {', '.join(OPERATIONS)}.")
     precision = precision or getattr(module, "precision", "f64")
     check_precision(precision)
-    return Python(functions, getattr(module, "framework", "numpy"), precision, file.name), precision
+    candidate = Python(functions, getattr(module, "framework", "numpy"), precision, file.name)
+    candidate.same_bits = bool(getattr(module, "same_bits", False))
+    return candidate, precision
 
 
 def check_precision(precision: str) -> None:
@@ -611,6 +628,8 @@ class Outcome:
     off: float = 0.0
     matches: List[str] = dataclasses.field(default_factory=list)  # Faults whose results these are.
     fault: str = ""  # The fault that the report blames, one of the matches.
+    like: str = ""  # One of the matches, where too much speaks against each to blame it.
+    bits: Optional[str] = None  # Where further calls give other bits than the first one, or "" if they don't.
 
     @property
     def failed(self) -> bool:
@@ -627,7 +646,7 @@ class Found:
     alike: List[str]
 
 
-def judge(candidate: Any, case: Case, precision: str) -> Outcome:
+def judge(candidate: Any, case: Case, precision: str, same_bits: bool) -> Outcome:
     tolerance = case.tolerance.get(precision)
     if tolerance is None:
         return Outcome(case, "untried", f"not for {precision}")
@@ -641,9 +660,31 @@ def judge(candidate: Any, case: Case, precision: str) -> Outcome:
         return Outcome(case, "broken", "it returned no `output`")
     off = max(distance(came[name], case.results[name]) for name in came)
     if off <= tolerance:
-        return Outcome(case, "passed", came=came)
+        bits = other_bits(candidate, case, came["output"]) if case.same_bits else None
+        if bits and same_bits:
+            alone = [fault for fault, wrong in case.faults.items() if not wrong]
+            return Outcome(case, "fault" if alone else "wrong", bits, came, 0.0, alone, bits=bits)
+        return Outcome(case, "passed", came=came, bits=bits)
     matches = matching(case, came, tolerance)
     return Outcome(case, "fault" if matches else "wrong", difference(case, came, off, precision), came, off, matches)
+
+
+def other_bits(candidate: Any, case: Case, first: Array) -> Optional[str]:
+    """Where an output has other bits than the first one. Empty: nowhere. None: a call wasn't answered."""
+    size = first.shape[2]
+    for call in case.same_bits:
+        try:
+            output = candidate.answer(dataclasses.replace(case, inputs=call["inputs"]))["output"]
+        except (KeyError, Unsupported, Broken):
+            return None
+        if len(output.numbers) != size * len(call["rows"]):
+            return f"`output` has the shape {output.shape} in a further call"
+        for row, (h, i) in enumerate(call["rows"]):
+            for c in range(size):
+                numbers = first.numbers[(h * first.shape[1] + i) * size + c], output.numbers[row * size + c]
+                if repr(numbers[0]) != repr(numbers[1]):
+                    return f"`output` at {[h, i, c]} is {numbers[0]!r}, and then {numbers[1]!r}"
+    return ""
 
 
 def matching(case: Case, came: Dict[str, Array], tolerance: float) -> List[str]:
@@ -670,27 +711,56 @@ def difference(case: Case, came: Dict[str, Array], off: float, precision: str) -
     return f"off by {off:.1e}{note}"
 
 
-def blame(outcomes: List[Outcome], precision: str) -> List[Found]:
+def blame(outcomes: List[Outcome], precision: str, same_bits: bool) -> List[Found]:
     """The fewest faults that explain the wrong results that some fault gives.
 
-    The first is the one that explains most cases, and isn't contradicted by cases that pass.
+    The first is the one that explains most cases, and isn't contradicted by cases that pass. Faults that together explain
+    less than a quarter of the wrong results are there by coincidence, so none is blamed then.
     """
     told: Dict[str, List[Outcome]] = {}
     for outcome in outcomes:
         for fault in outcome.case.faults if outcome.came else []:
-            if outcome.case.tells_apart(fault, list(outcome.came), outcome.case.tolerance[precision]):
+            of_bits = same_bits and outcome.bits is not None and not outcome.case.faults[fault]
+            if of_bits or outcome.case.tells_apart(fault, list(outcome.came), outcome.case.tolerance[precision]):
                 told.setdefault(fault, []).append(outcome)
     found = []
+    shares = {f: sum(f in o.matches for o in told[f]) / len(told[f]) for f in told}
+    for outcome in outcomes:
+        outcome.like = max(outcome.matches, key=lambda f: shares[f], default="")
+    likely = [f for f in told if shown_by_most(f, told[f])]
     while True:
-        open_cases = {f: [o for o in list_ if f in o.matches and not o.fault] for f, list_ in told.items()}
-        scores = {f: len(open_cases[f]) * sum(f in o.matches for o in told[f]) / len(told[f]) for f in told}
+        open_cases = {f: [o for o in told[f] if f in o.matches and not o.fault] for f in likely}
+        scores = {f: len(open_cases[f]) * shares[f] for f in likely}
         best = max(scores, key=lambda f: scores[f], default=None)
         if best is None or scores[best] == 0:
-            return found
-        alike = [f for f in told if f != best and scores[f] == scores[best] and open_cases[f] == open_cases[best]]
+            break
+        alike = [f for f in likely if f != best and scores[f] == scores[best] and open_cases[f] == open_cases[best]]
         found.append(Found(best, sum(best in o.matches for o in told[best]), len(told[best]), alike))
         for outcome in open_cases[best]:
-            outcome.fault = best
+            outcome.fault, outcome.like = best, ""
+    wrong = [o for o in outcomes if o.verdict in ("fault", "wrong")]
+    if 4 * sum(bool(o.fault) for o in wrong) < len(wrong):
+        found = []
+        for outcome in wrong:
+            outcome.fault, outcome.like = "", outcome.fault or outcome.like
+    for outcome in wrong:
+        outcome.verdict = "fault" if outcome.fault else "wrong"
+        if outcome.like:
+            shown = sum(outcome.like in o.matches for o in told[outcome.like])
+            outcome.why += f"; looks like {outcome.like} ({shown} of {len(told[outcome.like])})"
+    return found
+
+
+def shown_by_most(fault: str, told: List[Outcome]) -> bool:
+    """Whether in some operation, since each may have an attention of its own, most cases that would show a fault show it.
+
+    A case that has the results of another fault doesn't count.
+    """
+    votes: Dict[str, List[bool]] = {}
+    for outcome in told:
+        if fault in outcome.matches or not outcome.matches:
+            votes.setdefault(outcome.case.operation, []).append(fault in outcome.matches)
+    return any(2 * sum(of_operation) > len(of_operation) for of_operation in votes.values())
 
 
 # ---------------------------------------------------------------------------------------- report
@@ -707,10 +777,11 @@ class Report:
     precision: str
     suite: Suite
     outcomes: List[Outcome]
+    same_bits: bool = False  # A case in which further calls give other bits fails.
     everything: bool = False  # Prints each failed case in full, and not the first few of a fault.
 
     def __post_init__(self) -> None:
-        self.found = blame(self.outcomes, self.precision)
+        self.found = blame(self.outcomes, self.precision, self.same_bits)
 
     @property
     def faults(self) -> List[str]:
@@ -748,12 +819,17 @@ class Report:
             for outcome in outcomes if self.everything else outcomes[:3]:
                 lines += self.case(outcome)
             lines += self.rest(outcomes)
+        kept = [o for o in self.outcomes if o.bits is not None]
+        lines += ["", "The same bits" + ("" if self.same_bits else " (other ones are no fault without --same-bits)")] if kept else []
+        for outcome in kept:
+            lines += wrap(f"{outcome.case.name}: " + (f"no. {outcome.bits}" if outcome.bits else "yes"), "  - ", "    ")
         return "\n".join(lines)
 
     def table(self) -> List[str]:
         groups: Dict[int, List[Outcome]] = {}
         for outcome in self.outcomes:
-            for group in {self.suite.number_of(f) for f in outcome.case.faults} or {0}:
+            named = [f for f, wrong in outcome.case.faults.items() if wrong or self.same_bits]
+            for group in {self.suite.number_of(f) for f in named} or {0}:
                 groups.setdefault(group, []).append(outcome)
         lines = []
         for group in sorted(groups, key=lambda g: (g == 0, g)):
@@ -804,7 +880,7 @@ class Report:
     def otherwise(self) -> List[Tuple[str, List[Outcome]]]:
         """Failed cases that no fault explains. Those without a result are grouped by what went wrong."""
         wrong = [o for o in self.outcomes if o.verdict == "wrong"]
-        groups = [("Wrong, and not as any fault in these cases would have it", wrong)] if wrong else []
+        groups = [("Wrong, and not by any one fault that these cases know", wrong)] if wrong else []
         broken: Dict[str, List[Outcome]] = {}
         for outcome in self.outcomes:
             if outcome.verdict == "broken":  # Shapes in a message differ from case to case.
@@ -836,7 +912,9 @@ class Report:
         for outcome in self.outcomes:
             line = {"operation": outcome.case.operation, "name": outcome.case.name, "verdict": outcome.verdict}
             line.update({"fault": outcome.fault} if outcome.fault else {})
+            line.update({"looks_like": outcome.like} if outcome.like else {})
             line.update({"why": outcome.why} if outcome.why else {})
+            line.update({"same_bits": not outcome.bits} if outcome.bits is not None else {})
             lines.append("    " + json.dumps(line, ensure_ascii=False))
         body = json.dumps(head, indent=2, ensure_ascii=False)[:-2]
         return body + ',\n  "cases": [\n' + ",\n".join(lines) + "\n  ]\n}\n"
@@ -848,7 +926,8 @@ class Report:
             raise Mistake(f"The report can't be written to {path}: {error.strerror}.") from None
 
 
-def report(candidate: Any, precision: str, cases: Optional[str] = None, only: Optional[str] = None) -> Report:
+def report(candidate: Any, precision: str, cases: Optional[str] = None, only: Optional[str] = None,
+           same_bits: bool = False) -> Report:
     suite = read_suite(pathlib.Path(cases) if cases else pathlib.Path(__file__).resolve().parent / "cases")
     if not suite.cases:
         raise Mistake("\n".join(["No case can be read.", *suite.unread]))
@@ -857,12 +936,12 @@ def report(candidate: Any, precision: str, cases: Optional[str] = None, only: Op
         names = sorted({case.name for case in suite.cases} | {case.operation for case in suite.cases})
         near = ", ".join(difflib.get_close_matches(only, names, 3, 0.4))
         raise Mistake(f"No case is named {only!r}." + (f" Near it: {near}." if near else ""))
-    outcomes = [judge(candidate, case, precision) for case in chosen]
-    return Report(candidate.name, candidate.versions, precision, suite, outcomes)
+    outcomes = [judge(candidate, case, precision, same_bits) for case in chosen]
+    return Report(candidate.name, candidate.versions, precision, suite, outcomes, same_bits)
 
 
 def check(framework: str = "numpy", precision: str = "f64", cases: Optional[str] = None, only: Optional[str] = None,
-          name: str = "your functions", **operations: Callable) -> Report:
+          name: str = "your functions", same_bits: bool = False, **operations: Callable) -> Report:
     """Checks functions, each given by the name of its operation: `check(attention=my_attention)`."""
     check_precision(precision)
     for operation in operations:
@@ -870,19 +949,19 @@ def check(framework: str = "numpy", precision: str = "f64", cases: Optional[str]
             raise TypeError(f"{operation!r} isn't an operation: {', '.join(OPERATIONS)}")
     if not operations:
         raise TypeError("no operation is given: check(attention=my_attention)")
-    return report(Python(operations, framework, precision, name), precision, cases, only)
+    return report(Python(operations, framework, precision, name), precision, cases, only, same_bits)
 
 
-def check_file(path: str, precision: Optional[str] = None, **choice: Optional[str]) -> Report:
+def check_file(path: str, precision: Optional[str] = None, same_bits: bool = False, **choice: Any) -> Report:
     """Checks the functions of a file."""
     candidate = File(path, precision)
     try:
-        return report(candidate, candidate.precision, **choice)
+        return report(candidate, candidate.precision, same_bits=same_bits or candidate.same_bits, **choice)
     finally:
         candidate.stop()
 
 
-def check_command(command: str, precision: str = "f64", **choice: Optional[str]) -> Report:
+def check_command(command: str, precision: str = "f64", **choice: Any) -> Report:
     """Checks a program that answers lines of JSON."""
     check_precision(precision)
     candidate = Command(command, precision)
@@ -898,6 +977,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--command", help="instead of a file, a program that answers lines of JSON")
     parser.add_argument("--precision", help="f64, f32, bf16 or f16 (default: what the file says, or f64)")
     parser.add_argument("--only", metavar="NAME", help="one case, or the cases of one operation")
+    parser.add_argument("--same-bits", action="store_true", help="fail cases in which further calls give other bits")
     parser.add_argument("--all", action="store_true", help="print all failed cases, and not three of each fault")
     parser.add_argument("--json", metavar="FILE", help="write a report for machines, too")
     parser.add_argument("--cases", metavar="FOLDER", help="the folder of cases (default: beside this program)")
@@ -913,7 +993,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
             raise Mistake("Give a file in Python, or --command and a program: one of the two.")
         if options.json and not pathlib.Path(options.json).absolute().parent.is_dir():
             raise Mistake(f"The report can't be written to {options.json}: its folder doesn't exist.")
-        choice = {"cases": options.cases, "only": options.only}
+        choice = {"cases": options.cases, "only": options.only, "same_bits": options.same_bits}
         if options.command is not None:
             result = check_command(options.command, options.precision or "f64", **choice)
         else:

@@ -209,6 +209,108 @@ class Verdicts(Folder):
         self.assertEqual(self.check_text(RIGHT.replace("return output", "return output * (1 + 1e-11)"))[0], 1)
 
 
+class LooksLike(unittest.TestCase):
+    """Programs with a fault that no case names. Some of their results are those of another fault."""
+
+    def changed(self, *changes):
+        """The report of the right candidate after these changes of its text."""
+        text = (HERE / "candidates" / "numpy_right.py").read_text(encoding="utf-8")
+        for old, new in changes:
+            self.assertEqual(text.count(old), 1, old)
+            text = text.replace(old, new)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "candidate.py"
+            path.write_text(text, encoding="utf-8")
+            return check.check_file(str(path))
+
+    def test_one_case_of_many_is_no_verdict(self):
+        report = self.changed(("else visible & mask", "else visible | mask if causal else mask"))  # Mask or causal.
+        self.assertEqual(report.faults, [], str(report))
+        self.assertIn("faults found: 0; failed otherwise:", str(report))
+        self.assertRegex(" ".join(str(report).split()), r"looks like mask-zero-scores \(1 of \d+\)")
+        self.assertIn('"looks_like": "mask-zero-scores"', report.as_json())
+
+    def test_more_failed_cases_against_than_for_is_no_verdict(self):
+        keys_not_rotated = "rotate(q, positions, rotary), k"
+        report = self.changed(("rotate(q, positions, rotary), rotate(k, positions, rotary)", keys_not_rotated))
+        self.assertEqual(report.faults, [], str(report))
+        self.assertIn("looks like position-of-the-chunk", str(report))
+
+    def test_faults_that_leave_most_failed_cases_unexplained_are_no_verdicts(self):
+        total = "exponentials.sum()"
+        with_one = f"({total} + np.exp(-highest))"  # Softmax with 1 in the denominator.
+        line = f"exponentials / {total}, highest + np.log({total})"
+        report = self.changed((line, line.replace(total, with_one)))
+        self.assertEqual(report.faults, [], str(report))
+        self.assertGreater(report.counts["wrong"], 50)
+
+    def test_one_draw_of_dropout_for_all_is_named(self):
+        one = "np.random.RandomState(0).random((repeats, k.shape[1]))[:, seen]"
+        report = self.changed(("np.random.random((repeats, seen.size))", one))
+        self.assertEqual(report.faults, ["dropout-once"], str(report))
+
+    def test_fault_of_one_operation_is_named(self):
+        report = self.changed(("np.arange(start, start + q.shape[1])", "np.arange(q.shape[1])"))
+        self.assertEqual(report.faults, ["position-of-the-chunk"], str(report))
+        own = "causal=keys.shape[1] == q.shape[1], mask=mask"
+        report = self.changed(("causal=True, mask=mask", own))
+        self.assertEqual(report.faults, ["causal-forgotten-with-cache"], str(report))
+
+
+class SameBits(Folder):
+    BY_COMPANY = """
+        import numpy as np
+        def attention(q, k, v):
+            e = np.exp(q @ k.transpose(0, 2, 1))
+            return e / e.sum(-1, keepdims=True) @ v + (0 if q.shape[1] > 1 else 1e-15)
+    """
+
+    def setUp(self):
+        super().setUp()
+        both = {"q": [[[0], [0]]], "k": [[[0], [0]]], "v": [[[1], [3]]]}
+        self.case = {
+            "name": "bits", "says": "Two queries, and each alone.", "tolerance": TOLERANCE, "inputs": both,
+            "same_bits": [{"inputs": {"q": [[[0]]]}, "rows": [[0, 0]]}, {"inputs": {"q": [[[0]]]}, "rows": [[0, 1]]}],
+            "results": {"output": [[[2], [2]]]}, "faults": [{"fault": "by-company", "results": {}}],
+        }
+        self.write_cases([*cases(), self.case])
+        faults = {**FAULTS, "by-company": {"number": 1, "words": "It depends on the company."}}
+        self.write("cases/faults.json", json.dumps({"version": 1, "groups": ["bits"], "faults": faults}))
+
+    def test_other_bits_are_no_fault(self):
+        status, text = self.check_text(self.BY_COMPANY, "--only", "bits")
+        self.assertEqual(status, 0, text)
+        self.assertIn("(other ones are no fault without --same-bits)", text)
+        self.assertIn("bits: no. `output` at [0, 0, 0] is 2.0, and then 2.000000000000001", text)
+        self.assertNotIn(" 1  bits", text)
+
+    def test_other_bits_are_a_fault_where_the_candidate_promises_the_same(self):
+        for text, arguments in ((self.BY_COMPANY, ["--same-bits"]), ("same_bits = True" + self.BY_COMPANY.replace("\n        ", "\n"), [])):
+            status, text = self.check_text(text, "--only", "bits", *arguments)
+            self.assertEqual(status, 1, text)
+            self.assertIn("HAS IT: by-company (1 of 1)", text)
+
+    def test_same_bits(self):
+        status, text = self.check_text(self.BY_COMPANY.replace("1e-15", "0"), "--only", "bits", "--same-bits")
+        self.assertEqual(status, 0, text)
+        self.assertIn("bits: yes", text)
+
+    def test_further_call_without_an_answer_says_nothing(self):
+        raises = self.BY_COMPANY.replace("e = ", "assert q.shape[1] > 1; e = ", 1)
+        status, text = self.check_text(raises, "--only", "bits", "--same-bits")
+        self.assertEqual(status, 0, text)
+        self.assertNotIn("The same bits", text)
+
+    def test_further_call_of_another_shape(self):
+        wide = self.BY_COMPANY.replace("@ v + (0", "@ v + np.zeros((1, 2, 1)) + (0")
+        self.assertIn("`output` has the shape (1, 2, 1) in a further call", self.check_text(wide, "--same-bits")[1])
+
+    def test_malformed_calls(self):
+        for call in ({"rows": [[0, 0]]}, {"inputs": {}, "rows": [[0, 2]]}):
+            self.write_cases([*cases(), {**self.case, "same_bits": [call]}])
+            self.assertIn("case bits: one of its `same_bits` has no `inputs`", self.check_text(RIGHT)[1])
+
+
 class Choices(Folder):
     def test_only_one_case_or_operation(self):
         self.assertIn("1 of 1 cases pass", self.check_text(RIGHT, "--only", "plain")[1])
@@ -541,7 +643,7 @@ class TheSuite(unittest.TestCase):
         self.assertEqual(check.check_command(PLANTED).faults, [])
         for fault in faults:
             with self.subTest(fault=fault):
-                report = check.check_command(f"{PLANTED} --fault {fault}")
+                report = check.check_command(f"{PLANTED} --fault {fault}", same_bits=True)
                 self.assertEqual(report.faults, [fault], str(report))
                 self.assertEqual(report.found[0].alike, [], str(report))
                 named = [o.case.name for o in report.outcomes if fault in o.case.faults]

@@ -30,7 +30,7 @@ def weights_of(scores):
     return exponentials / exponentials.sum(), highest + np.log(exponentials.sum())
 
 
-def rows(q, k, causal, mask, window, scale, slopes):
+def rows(q, k, causal, mask, window, scale, slopes, softcap):
     """Head, its key head, query, the keys that it sees, their weights, and the log-sum-exp, for every row."""
     (heads, n_q, d), (kv_heads, n_k, _) = q.shape, k.shape
     scale = 1 / np.sqrt(d) if scale is None else scale
@@ -41,27 +41,31 @@ def rows(q, k, causal, mask, window, scale, slopes):
             seen = np.flatnonzero(visible[i])
             # Scaling the query first keeps the dot products small.
             scores = k[shared, seen] @ (q[head, i] * scale)
+            if softcap is not None:
+                scores = softcap * np.tanh(scores / softcap)
             if slopes is not None:
                 scores = scores - slopes[head] * np.abs(i + n_k - n_q - seen)
             yield (head, shared, i, seen, *weights_of(scores))
 
 
-def attention(q, k, v, causal=False, mask=None, window=None, scale=None, slopes=None):
+def attention(q, k, v, causal=False, mask=None, window=None, scale=None, slopes=None, softcap=None):
     output = np.zeros(q.shape[:2] + v.shape[2:], q.dtype)
     log_sum_exp = np.zeros(q.shape[:2], q.dtype)
-    for head, shared, i, seen, weights, total in rows(q, k, causal, mask, window, scale, slopes):
+    for head, shared, i, seen, weights, total in rows(q, k, causal, mask, window, scale, slopes, softcap):
         output[head, i] = weights @ v[shared, seen]
         log_sum_exp[head, i] = total
     return output, log_sum_exp
 
 
-def attention_gradients(q, k, v, d_output, causal=False, mask=None, window=None, scale=None, slopes=None):
-    output, _ = attention(q, k, v, causal, mask, window, scale, slopes)
+def attention_gradients(q, k, v, d_output, causal=False, mask=None, window=None, scale=None, slopes=None, softcap=None):
+    output, _ = attention(q, k, v, causal, mask, window, scale, slopes, softcap)
     factor = 1 / np.sqrt(q.shape[2]) if scale is None else scale
     d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
-    for head, shared, i, seen, weights, _ in rows(q, k, causal, mask, window, scale, slopes):
+    for head, shared, i, seen, weights, _ in rows(q, k, causal, mask, window, scale, slopes, softcap):
         d_weights = v[shared, seen] @ d_output[head, i]
         d_scores = weights * (d_weights - weights @ d_weights)
+        if softcap is not None:
+            d_scores *= 1 - np.tanh(factor * k[shared, seen] @ q[head, i] / softcap) ** 2
         d_q[head, i] = factor * (d_scores @ k[shared, seen])
         # Heads that share keys and values add up what they learned.
         d_k[shared, seen] += factor * np.outer(d_scores, q[head, i])
@@ -69,14 +73,15 @@ def attention_gradients(q, k, v, d_output, causal=False, mask=None, window=None,
     return output, d_q, d_k, d_v
 
 
-def attention_dropout(q, k, v, dropout, training, repeats=1, causal=False, mask=None, window=None, scale=None, slopes=None):
+def attention_dropout(q, k, v, dropout, training, repeats=1, causal=False, mask=None, window=None, scale=None, slopes=None, softcap=None):
     if not training:
-        return attention(q, k, v, causal, mask, window, scale, slopes)[0]
-    output = np.zeros(q.shape[:2] + v.shape[2:], q.dtype)
-    for head, shared, i, seen, weights, _ in rows(q, k, causal, mask, window, scale, slopes):
+        return attention(q, k, v, causal, mask, window, scale, slopes, softcap)[0]
+    outputs = np.zeros((repeats,) + q.shape[:2] + v.shape[2:], q.dtype)
+    for head, shared, i, seen, weights, _ in rows(q, k, causal, mask, window, scale, slopes, softcap):
         kept = np.random.random((repeats, seen.size)) >= dropout
-        output[head, i] = (kept * weights / (1 - dropout)).mean(axis=0) @ v[shared, seen]
-    return output
+        outputs[:, head, i] = (kept * weights / (1 - dropout)) @ v[shared, seen]
+    flat = outputs.reshape(repeats, -1)
+    return outputs.mean(axis=0), flat.T @ flat / repeats
 
 
 def multi_head(x, w_q, w_k, w_v, w_o, heads, causal=False):
@@ -98,7 +103,7 @@ def rotate(x, positions, pairs, base=10000):
     return y
 
 
-def decode(chunks, window=None, rotary=None):
+def decode(chunks, window=None, rotary=None, padding=0):
     keys, values, outputs, start = None, None, [], 0
     for chunk in chunks:
         q, k, v = chunk["q"], chunk["k"], chunk["v"]
@@ -108,7 +113,10 @@ def decode(chunks, window=None, rotary=None):
         start += q.shape[1]
         keys = k if keys is None else np.concatenate([keys, k], axis=1)
         values = v if values is None else np.concatenate([values, v], axis=1)
-        outputs.append(attention(q, keys, values, causal=True, window=window)[0])
+        # Positions that count padding are right, too, if all do: only differences matter.
+        real = np.arange(start - keys.shape[1], start) >= padding
+        mask = np.tile(real, (q.shape[1], 1)) if padding else None
+        outputs.append(attention(q, keys, values, causal=True, mask=mask, window=window)[0])
         if window is not None:  # The next query sees itself and the w − 1 keys before it.
             drop = max(0, keys.shape[1] - (window - 1))
             keys, values = keys[:, drop:], values[:, drop:]
@@ -140,3 +148,12 @@ def linear_attention(q, k, v, causal=True):
     if causal:
         weights = np.tril(weights, k.shape[1] - q.shape[1])
     return weights @ v / weights.sum(axis=-1, keepdims=True)
+
+
+def latent_attention(q, latent, w_uk, w_uv, k_rope, causal=False, rotary=None):
+    d_nope, n_k = w_uk.shape[2], len(latent)
+    q_rope = q[..., d_nope:]
+    if rotary is not None:
+        q_rope, k_rope = rotate(q_rope, np.arange(n_k - q.shape[1], n_k), rotary), rotate(k_rope, np.arange(n_k), rotary)
+    k = np.concatenate([latent @ w_uk, np.broadcast_to(k_rope, (len(q),) + k_rope.shape)], axis=2)
+    return attention(np.concatenate([q[..., :d_nope], q_rope], axis=2), k, latent @ w_uv, causal)[0]

@@ -37,7 +37,8 @@ def attention_dropout(q, k, v, dropout, training, repeats=1, causal=False, scale
     output = F.scaled_dot_product_attention(
         *many, dropout_p=dropout if training else 0.0, is_causal=causal, scale=scale, enable_gqa=q.shape[0] != k.shape[0]
     )
-    return output.mean(dim=0)
+    flat = output.flatten(1)
+    return output.mean(dim=0), flat.T @ flat / len(flat)
 
 
 def multi_head(x, w_q, w_k, w_v, w_o, heads, causal=False):

@@ -20,7 +20,7 @@ macro_rules! faults {
         }
 
         impl Fault {
-            /// Every fault: those of the book's list of twenty in the order of their numbers, then the others.
+            /// Every fault: those of the book's list in the order of their numbers, then the others.
             pub const ALL: &[Fault] = &[$(Fault::$fault,)*];
 
             /// Returns the name, which is that in the suite's files.
@@ -28,7 +28,7 @@ macro_rules! faults {
                 match self { $(Fault::$fault => $name,)* }
             }
 
-            /// Returns the number in the book's list of twenty faults, which several may share, if it is one of these.
+            /// Returns the number in the book's list, which several may share, if it is in it.
             pub fn number(self) -> Option<u64> {
                 let number: &[u64] = match self { $(Fault::$fault => &[$($number)?],)* };
                 number.first().copied()
@@ -56,6 +56,17 @@ faults! {
     1 CausalStrict "causal-strict"
     "The causal mask hides the diagonal, too. A query sees its own key: j ≤ i, and not j < i."
     "pytorch/pytorch/issues/143287",
+
+    1 CausalIgnored "causal-ignored"
+    "The causal mask is left out, so a query sees what comes after it. Query i sees keys up to i + n_k − n_q.",
+
+    1 MaskIgnored "mask-ignored"
+    "The mask that is given isn't applied, so a query sees keys that it hides."
+    "pytorch/pytorch/issues/122753",
+
+    1 MaskTransposed "mask-transposed"
+    "The mask is read with its rows for keys, and its columns for queries. Row i of the mask says what query i sees."
+    "axelspringer/ForwardTacotron/pull/22",
 
     2 WindowOneWide "window-one-wide"
     "The window has one key too many. A window of w holds the query's own key and the w − 1 before it."
@@ -109,9 +120,16 @@ faults! {
     "Softmax runs over the queries. The weights of each query sum to 1 over the keys, the last axis of the scores."
     "labmlai/annotated_deep_learning_paper_implementations/issues/146",
 
+    7 SoftmaxOverHeads "softmax-over-heads"
+    "Softmax runs over the heads, the first axis of the scores. The weights of each query sum to 1 over the keys, the last axis."
+    "jadore801120/attention-is-all-you-need-pytorch/issues/52",
+
     8 ScaleOfTheModel "scale-of-the-model"
     "Scores are divided by √d_model. The d of 1/√d is the width of one head."
     "lucidrains/vit-pytorch/issues/65",
+
+    8 ScaleWithoutRoot "scale-without-root"
+    "Scores are divided by d, the width of a head, and not by its root.",
 
     8 ScaleMissing "scale-missing"
     "Scores aren't divided by √d, the root of the width of a head."
@@ -137,9 +155,31 @@ faults! {
     "The weights that dropout leaves aren't divided by 1 − p, so the output is too small on average."
     "Dao-AILab/flash-attention/issues/93",
 
+    10 DropoutKeepsP "dropout-keeps-p"
+    "Weights are kept with the probability p, and divided by p. They are dropped with the probability p: the mean of the output is the same, and its spread isn't."
+    "google-research/electra/pull/61",
+
+    10 DropoutOnOutput "dropout-on-output"
+    "Dropout acts on the output and not on the weights. Each number of the output is then dropped as a whole.",
+
+    10 DropoutOnScores "dropout-on-scores"
+    "Dropout acts on the scores, before softmax. A score of 0 still has a weight of e⁰, and the weights that are left aren't divided by 1 − p.",
+
+    10 DropoutOnce "dropout-once"
+    "One draw of dropout serves all queries and heads. Each weight has its own."
+    "NVIDIA/TransformerEngine/pull/227",
+
     11 PositionOfTheChunk "position-of-the-chunk"
     "Positions start again at 0 in each chunk. A token's position counts all tokens before it, those of the cache included."
     "Blaizzy/mlx-vlm/issues/1983",
+
+    11 KeysRotatedAgain "keys-rotated-again"
+    "All keys of the cache are rotated at each step, though they were rotated when they came. Rotate a key once."
+    "NeuraLegion/shainet/pull/110",
+
+    11 PositionCountsPadding "position-counts-padding"
+    "After a padded prompt, positions are those of the cache, padding included, though the prompt's began at its first real token. Count from there for every token."
+    "unslothai/unsloth/pull/3803",
 
     12 WindowCutTooEarly "window-cut-too-early"
     "The cache is cut to the window before the new chunk attends, so the chunk's first queries miss keys. Attend first, or keep w − 1 keys beside the chunk."
@@ -161,6 +201,10 @@ faults! {
     "Positions are rounded to bf16, which has no odd number above 256. Compute angles in f32 at least."
     "EleutherAI/gpt-neox/pull/1016",
 
+    14 AnglesInSingle "angles-in-single"
+    "Rotary angles are rounded to f32. At the position of a million that is an error of a thousandth. Compute angles in f64."
+    "kekzl/imp/pull/1325",
+
     15 HeadsInterleaved "heads-interleaved"
     "Query head h reads key head h mod kv_heads. Heads of a group are neighbours: it reads ⌊h · kv_heads / heads⌋."
     "onnx/onnx/pull/7274",
@@ -168,6 +212,9 @@ faults! {
     15 GroupGradientsOverwritten "group-gradients-overwritten"
     "The gradient of shared keys and values is that of the group's last head. It is the sum over all heads that read them."
     "marin-community/levanter/pull/449",
+
+    15 GroupGradientsMean "group-gradients-mean"
+    "The gradient of shared keys and values is the mean over the heads that read them. It is the sum.",
 
     16 AlibiPlainFormula "alibi-plain-formula"
     "The slopes are 2^(−8(h + 1)/heads) for any number of heads. If that isn't a power of two, the paper's program takes the slopes of the next smaller power, then every other one of twice that power."
@@ -184,6 +231,10 @@ faults! {
     16 AlibiTopLeft "alibi-top-left"
     "Distances are i − j with a cache, too. Query i stands at the position i + n_k − n_q."
     "keras-team/keras-hub/pull/2977",
+
+    16 AlibiSigned "alibi-signed"
+    "The slope is multiplied by i − j and not by the distance |i − j|, so without a causal mask keys after the query gain."
+    "lucidrains/x-transformers/pull/88",
 
     17 GradientWithoutD "gradient-without-d"
     "The gradient of softmax lacks its sum: dS = P ∘ (dP − D), where D is each row's sum of P ∘ dP."
@@ -206,6 +257,10 @@ faults! {
     18 MergeWithoutMaximum "merge-without-maximum"
     "e^(log-sum-exp) overflows. Subtract the largest log-sum-exp of all parts first."
     "zhuzilin/ring-flash-attention/pull/30",
+
+    18 LogSumExpInBase2 "log-sum-exp-in-base-2"
+    "The log-sum-exp is a logarithm in base 2, which is 1.44 times as large as the natural one. Multiply by ln 2 before it leaves."
+    "lightseekorg/tokenspeed/pull/571",
 
     18 TileNotRescaled "tile-not-rescaled"
     "A later tile has a larger score, and the sums of earlier tiles aren't corrected by e^(old maximum − new maximum)."
@@ -231,6 +286,9 @@ faults! {
     "The exponential of a large score overflows. Subtract the row's maximum first."
     "pytorch/executorch/pull/18407",
 
+    19 MaximumOfAllRows "maximum-of-all-rows"
+    "The maximum of all scores is subtracted, those of other queries and heads included, so a row far below it underflows. Subtract each row's own.",
+
     20 LinearDenominatorOfAll "linear-denominator-of-all"
     "The denominator of causal linear attention sums over all keys. Like the numerator it sums over those up to the query."
     "fla-org/flash-linear-attention/pull/594",
@@ -238,6 +296,50 @@ faults! {
     20 LinearWithoutDenominator "linear-without-denominator"
     "Linear attention isn't divided by the sum of its weights."
     "lucidrains/performer-pytorch/issues/9",
+
+    21 LatentScaleOfContent "latent-scale-of-content"
+    "Scores of latent attention are divided by the root of the width without the rotary part. It is that of the whole head, √(d_nope + d_rope).",
+
+    21 LatentScaleAbsorbed "latent-scale-absorbed"
+    "Scores of latent attention are divided by the root of the latent's width. Absorbing a matrix into the query doesn't change the scale, 1/√(d_nope + d_rope)."
+    "ollama/ollama/pull/13893",
+
+    21 LatentAbsorbedUntransposed "latent-absorbed-untransposed"
+    "The query is multiplied by W_UK and not by its transpose, which shapes allow where d_nope is the width of the latent. q · (c W_UK)ᵀ = (q W_UKᵀ) · cᵀ.",
+
+    21 LatentRotatesAll "latent-rotates-all"
+    "The whole head is rotated. Only the last d_rope columns are, so that W_UK can be absorbed into the query.",
+
+    21 LatentRotaryKeyOfOneHead "latent-rotary-key-of-one-head"
+    "The rotary key counts in the first head only. All heads share it.",
+
+    22 BitsBySplit "bits-by-split"
+    "The keys are split into parts by the number of queries in the call, so the order of a row's sums depends on its company. Fix the size of a part."
+    "Dao-AILab/flash-attention/issues/1897",
+
+    22 BitsByTile "bits-by-tile"
+    "The number of keys in a tile depends on the number of queries, so a query alone and the same query among others add up in another order.",
+
+    22 BitsByPlace "bits-by-place"
+    "The sum over keys starts at another key for each place in the batch, so a sequence gets other bits in another place.",
+
+    22 BitsByRun "bits-by-run"
+    "Partial sums are added in the order in which they are ready, so the same call gives other bits the next time.",
+
+    23 SoftcapIgnored "softcap-ignored"
+    "The soft cap isn't applied. Scores are c · tanh(score / c)."
+    "sgl-project/sglang/issues/33915",
+
+    23 SoftcapAfterMask "softcap-after-mask"
+    "The soft cap is applied after the mask, so a hidden score is −c and not −∞, and the key is seen a little. Cap first, then hide."
+    "onnx/onnx/issues/7865",
+
+    23 SoftcapTimesScore "softcap-times-score"
+    "The tanh is multiplied by the score and not by the cap, which caps nothing. Scores are c · tanh(score / c)."
+    "Dao-AILab/flash-attention/issues/2396",
+
+    23 SoftcapGradientMissing "softcap-gradient-missing"
+    "The gradient doesn't pass through the soft cap. The gradient of a score is multiplied by 1 − tanh²(score / c).",
 
     OffByOneMask "off-by-one-mask"
     "Every query sees what the next one may see. Row i of the mask says what query i sees.",
@@ -260,8 +362,8 @@ faults! {
 
 impl Fault {
     /// What the faults of each number are about, from 1 on.
-    pub const GROUPS: [&str; 20] = [
-        "a mask inverted, or its diagonal hidden",
+    pub const GROUPS: [&str; 23] = [
+        "a mask misread, or its diagonal hidden",
         "the width of a window",
         "the corner of a causal mask",
         "a query that may see nothing",
@@ -271,15 +373,18 @@ impl Fault {
         "the scale",
         "heads without a transpose",
         "dropout",
-        "the position while decoding",
+        "positions while decoding",
         "a window together with a cache",
         "the pairs of rotary positions",
-        "rotary angles in 16 bits",
+        "rotary angles in too few bits",
         "heads that share keys and values",
         "ALiBi's slopes",
         "the gradient of softmax",
         "merging partial results",
-        "overflow",
+        "overflow and underflow",
         "linear attention's denominator",
+        "latent attention",
+        "the same bits, whatever the company",
+        "a soft cap on scores",
     ];
 }

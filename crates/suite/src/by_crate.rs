@@ -13,7 +13,7 @@ use attention::{
 };
 use fast::Float;
 use laboratory::fewer_pairs::linear::{Features, LinearAttention};
-use nalgebra::{DMatrix, DMatrixView, RowDVector, convert, dmatrix};
+use nalgebra::{DMatrix, DMatrixView, DVector, RowDVector, convert, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use serde_json::Value;
 use std::sync::Arc;
@@ -26,14 +26,16 @@ pub fn answer<T: Float>(
 ) -> Result<Option<Results>, Wrong> {
     Ok(Some(match operation {
         "attention" => {
-            let (output, log_sum_exp, _) = attend::<T>(inputs, engine, None)?;
+            let asked = Attention::read(inputs)?;
+            let (output, log_sum_exp, _) = attend::<T>(&asked, engine, None)?;
             let log_sum_exp = columns(&log_sum_exp);
             results([("output", heads(&output)), ("log_sum_exp", log_sum_exp)])
         }
         "attention_gradients" => {
             let d_output = inputs.need("d_output", matrices)?;
             let d_output: Vec<_> = d_output.iter().map(cast).collect();
-            let (output, _, gradients) = attend::<T>(inputs, engine, Some(&d_output))?;
+            let asked = Attention::read(inputs)?;
+            let (output, _, gradients) = attend::<T>(&asked, engine, Some(&d_output))?;
             let [d_q, d_k, d_v] = gradients.map(|heads_of| heads(&heads_of));
             results([
                 ("output", heads(&output)),
@@ -42,13 +44,14 @@ pub fn answer<T: Float>(
                 ("d_v", d_v),
             ])
         }
-        "attention_dropout" => output(heads(&dropped::<T>(inputs, engine)?)),
+        "attention_dropout" => dropped::<T>(inputs, engine)?,
         "multi_head" => output(rows(&multi_head::<T>(inputs, engine)?)),
         "rotate" => output(rows(&rotate::<T>(inputs)?)),
         "decode" => output(heads(&decode::<T>(inputs, engine)?)),
         "merge" => merge::<T>(inputs)?,
         "alibi_slopes" => output(alibi_slopes::<T>(inputs)?),
         "linear_attention" => output(heads(&linear::<T>(inputs)?)),
+        "latent_attention" => output(heads(&latent::<T>(inputs, engine)?)),
         _ => return Ok(None),
     }))
 }
@@ -76,6 +79,9 @@ fn mask<T: Float>(asked: &Attention<T>) -> Result<Mask, Wrong> {
     if let Some(allowed) = &asked.mask {
         mask = mask.and(Mask::dense(allowed.clone())?);
     }
+    if let Some(cap) = asked.softcap {
+        mask = mask.with_scores(ScoreRule::soft_cap(cap)?);
+    }
     if let Some(slopes) = &asked.slopes {
         mask = mask.with_scores(ScoreRule::slopes(slopes)?);
     }
@@ -92,19 +98,18 @@ fn rescale<T: Float>(asked: &Attention<T>) -> T {
 type Attended<T> = (Vec<DMatrix<T>>, Vec<Vec<T>>, [Vec<DMatrix<T>>; 3]);
 
 fn attend<T: Float>(
-    inputs: Inputs,
+    asked: &Attention<T>,
     engine: &Arc<dyn Engine<T>>,
     d_output: Option<&[DMatrix<T>]>,
 ) -> Result<Attended<T>, Wrong> {
-    let asked = Attention::<T>::read(inputs)?;
     if let Some(d_output) = d_output {
         let shape = (asked.shape().0, asked.v[0].ncols());
         let fits = d_output.iter().all(|x| x.shape() == shape);
         fit(fits && d_output.len() == asked.q.len(), "`d_output` and the output")?;
     }
-    let (mask, rescale) = (mask(&asked)?, rescale(&asked));
+    let (mask, rescale) = (mask(asked)?, rescale(asked));
     let q: Vec<_> = asked.q.iter().map(|q| q * rescale).collect();
-    let Attention { k, v, .. } = &asked;
+    let Attention { k, v, .. } = asked;
     let (n_heads, n_kv_heads) = (q.len(), k.len());
     let [q, k, v] = [&q, k, v].map(|heads| join(heads));
     let inputs = FlashInputs::grouped(&q, &k, &v, mask, n_heads, n_kv_heads)?;
@@ -150,17 +155,17 @@ fn bare_layer<T: Float>(
     Ok((layer, [d_model, widths[0], widths[1], widths[2]]))
 }
 
-/// The mean over several draws of the dropped weights.
+/// In training, the means over several draws of the outputs, and of the products of their numbers.
 fn dropped<T: Float>(
     inputs: Inputs,
     engine: &Arc<dyn Engine<T>>,
-) -> Result<Vec<DMatrix<T>>, Wrong> {
+) -> Result<Results, Wrong> {
+    let asked = Attention::<T>::read(inputs)?;
     if !inputs.need("training", Value::as_bool)? {
-        return Ok(attend::<T>(inputs, engine, None)?.0);
+        return Ok(output(heads(&attend(&asked, engine, None)?.0)));
     }
     let probability = inputs.need("dropout", number)?;
     let repeats = inputs.maybe("repeats", Value::as_u64)?.unwrap_or(1);
-    let asked = Attention::<T>::read(inputs)?;
     let (mask, rescale) = (mask(&asked)?, rescale(&asked));
     let Attention { q, k, v, .. } = asked;
     let q: Vec<_> = q.iter().map(|q| q * rescale).collect();
@@ -173,16 +178,25 @@ fn dropped<T: Float>(
     context.columns_mut(q_width, k.ncols()).copy_from(&k);
     context.columns_mut(q_width + k_width, v.ncols()).copy_from(&v);
 
-    let heads = layer.n_heads();
-    let width = v.ncols() / layer.n_kv_heads() * heads;
+    let n_heads = layer.n_heads();
+    let width = v.ncols() / layer.n_kv_heads() * n_heads;
+    let size = q.nrows() * width;
     let mut sum = DMatrix::zeros(q.nrows(), width);
+    let mut products = DMatrix::<T>::zeros(size, size);
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
     for _ in 0..repeats {
         let options = ForwardOptions::new().mask(&mask).context(&context);
         let options = options.dropout(probability, rng).engine(engine.clone());
-        sum += layer.forward(&x, options)?.0.columns(0, width);
+        let output = layer.forward(&x, options)?.0.columns(0, width).into_owned();
+        let heads = split(&output, n_heads);
+        let flat = heads.iter().flat_map(|head| head.transpose().as_slice().to_vec());
+        let flat = DVector::from_iterator(size, flat);
+        products.ger(T::one(), &flat, &flat, T::one());
+        sum += output;
     }
-    Ok(split(&(sum / convert::<_, T>(repeats as f64)), heads))
+    let repeats = convert::<_, T>(repeats as f64);
+    let mean = heads(&split(&(sum / repeats), n_heads));
+    Ok(results([("output", mean), ("products", rows(&(products / repeats)))]))
 }
 
 fn multi_head<T: Float>(
@@ -218,12 +232,22 @@ pub const BASE: f64 = 10_000.0;
 fn rotate<T: Float>(inputs: Inputs) -> Result<DMatrix<T>, Wrong> {
     let base = inputs.maybe("base", number)?.unwrap_or(BASE);
     let rotary = Rotary::new(base, inputs.need("pairs", pairs)?)?;
-    let mut x = cast::<T>(&inputs.need("x", matrix_of_numbers)?);
+    let x = cast::<T>(&inputs.need("x", matrix_of_numbers)?);
     let positions = inputs.need("positions", numbers)?;
     fit(positions.len() == x.nrows(), "`positions` and `x`")?;
-    for (i, position) in positions.into_iter().enumerate() {
-        let turned = rotary.turn(x.rows(i, 1), 1, position as isize)?;
-        x.set_row(i, &turned.row(0));
+    let positions: Vec<_> =
+        positions.into_iter().map(|position| position as isize).collect();
+    turned(&rotary, x, &positions)
+}
+
+fn turned<T: Float>(
+    rotary: &Rotary,
+    mut x: DMatrix<T>,
+    positions: &[isize],
+) -> Result<DMatrix<T>, Wrong> {
+    for (i, &position) in positions.iter().enumerate() {
+        let row = rotary.turn(x.rows(i, 1), 1, position)?;
+        x.set_row(i, &row.row(0));
     }
     Ok(x)
 }
@@ -238,7 +262,8 @@ fn decode<T: Float>(
         None => KeyValueCache::new(),
     };
     let rotary = inputs.maybe("rotary", pairs)?;
-    let mut output = vec![];
+    let padding = inputs.maybe("padding", Value::as_u64)?.unwrap_or(0);
+    let (mut output, mut tokens) = (vec![], 0);
     let mut first_layer = None; // one for all chunks: a cache is that of a layer
     for chunk in chunks {
         let qkv = qkv::<T>(Inputs(chunk))?;
@@ -259,14 +284,21 @@ fn decode<T: Float>(
         )?;
         let n = qkv[0][0].nrows();
         let (heads, width) = (layer.n_heads(), layer.n_heads() * qkv[2][0].ncols());
-        let mut tokens = DMatrix::zeros(n, d_model);
+        let mut x = DMatrix::zeros(n, d_model);
         let mut first = 0;
         for part in qkv.map(|heads| join(&heads)) {
-            tokens.columns_mut(first, part.ncols()).copy_from(&part);
+            x.columns_mut(first, part.ncols()).copy_from(&part);
             first += part.ncols();
         }
-        let options = ForwardOptions::new().mask(Mask::causal()).engine(engine.clone());
-        let attended = layer.forward_cached(&tokens, &mut cache, options)?;
+        tokens += n as u64;
+        let mut mask = Mask::causal();
+        if padding > 0 {
+            // Rotary positions of the cache count padding, too: only their differences matter.
+            let real: Vec<_> = (0..tokens).map(|j| j >= padding).collect();
+            mask = mask.and(Mask::padding(&real)?);
+        }
+        let options = ForwardOptions::new().mask(mask).engine(engine.clone());
+        let attended = layer.forward_cached(&x, &mut cache, options)?;
         output.push((attended.columns(0, width).into_owned(), heads));
     }
     let heads = output.first().ok_or("`chunks` is empty")?.1;
@@ -337,4 +369,46 @@ fn linear<T: Float>(inputs: Inputs) -> Result<Vec<DMatrix<T>>, Wrong> {
         Ok(output)
     });
     heads.collect()
+}
+
+/// Keys and values of each head are made from the latent, and the keys' last columns are the rotary key that all heads share.
+fn latent<T: Float>(
+    inputs: Inputs,
+    engine: &Arc<dyn Engine<T>>,
+) -> Result<Vec<DMatrix<T>>, Wrong> {
+    let of_heads = |name| {
+        let found = inputs.need(name, matrices)?;
+        Ok::<_, Wrong>(found.iter().map(cast::<T>).collect::<Vec<_>>())
+    };
+    let [q, w_uk, w_uv] = [of_heads("q")?, of_heads("w_uk")?, of_heads("w_uv")?];
+    let latent = cast::<T>(&inputs.need("latent", matrix_of_numbers)?);
+    let k_rope = cast::<T>(&inputs.need("k_rope", matrix_of_numbers)?);
+    let fits = [&w_uk, &w_uv]
+        .into_iter()
+        .all(|w| w.len() == q.len() && w.iter().all(|w| w.nrows() == latent.ncols()));
+    fit(fits && k_rope.nrows() == latent.nrows(), "`latent`, `k_rope` and matrices")?;
+    let (n_q, n_k) = (q[0].nrows() as isize, latent.nrows() as isize);
+    let rotary = inputs.maybe("rotary", pairs)?.map(|pairs| Rotary::new(BASE, pairs));
+    let rotary = rotary.transpose()?;
+    let turn = |x: DMatrix<T>, n: isize| match &rotary {
+        Some(rotary) => turned(rotary, x, &(n_k - n..n_k).collect::<Vec<_>>()),
+        None => Ok(x),
+    };
+    let k_rope = turn(k_rope, n_k)?;
+    let beside = |left: &DMatrix<T>, right: &DMatrix<T>| {
+        let columns: Vec<_> = left.column_iter().chain(right.column_iter()).collect();
+        DMatrix::from_columns(&columns)
+    };
+    let d_rope = k_rope.ncols();
+    let (mut queries, mut keys) = (vec![], vec![]);
+    for (q, w_uk) in q.iter().zip(&w_uk) {
+        fit(q.ncols() == w_uk.ncols() + d_rope, "`q`, `w_uk` and `k_rope`")?;
+        let q_rope = turn(q.columns_range(w_uk.ncols()..).into_owned(), n_q)?;
+        queries.push(beside(&q.columns(0, w_uk.ncols()).into_owned(), &q_rope));
+        keys.push(beside(&(&latent * w_uk), &k_rope));
+    }
+    let values = w_uv.iter().map(|w_uv| &latent * w_uv).collect();
+    let causal = inputs.maybe("causal", Value::as_bool)?.unwrap_or(false);
+    let asked = Attention::plain([queries, keys, values], causal);
+    Ok(attend(&asked, engine, None)?.0)
 }

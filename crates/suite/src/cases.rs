@@ -15,6 +15,8 @@ pub struct Case {
     pub inputs: Value,
     /// Precisions whose usual tolerance won't do, and the tolerance instead.
     pub tolerance: &'static [(&'static str, f64)],
+    /// Further calls, whose outputs have the bits of the first one's.
+    pub same_bits: Vec<Value>,
 }
 
 impl Case {
@@ -24,7 +26,7 @@ impl Case {
         says: &'static str,
         inputs: Value,
     ) -> Self {
-        Case { operation, name, says, inputs, tolerance: &[] }
+        Case { operation, name, says, inputs, tolerance: &[], same_bits: vec![] }
     }
 }
 
@@ -91,6 +93,8 @@ pub fn cases() -> Vec<Case> {
         merge(),
         slopes(),
         linear(),
+        latent(),
+        same_bits(),
     ]
     .concat()
 }
@@ -317,6 +321,39 @@ fn scores() -> Vec<Case> {
                 "causal": true, "slopes": [1, 0.25],
             }),
         ),
+        attention(
+            "softcap-of-two",
+            "Scores of 0 and 1,000 become 2 · tanh 0 = 0 and 2 · tanh 500 = 2.",
+            json!({ "q": [[[1000]]], "k": [[[0], [1]]], "v": [[[0], [1]]], "softcap": 2 }),
+        ),
+        attention(
+            "softcap-and-causal",
+            "Scores of 0, which stay 0. The hidden one is hidden, whatever the cap: 1, and the mean of 1 and 10.",
+            json!({
+                "q": zeros([1, 2, 1]), "k": zeros([1, 2, 1]), "v": [[[1], [10]]], "causal": true, "softcap": 1,
+            }),
+        ),
+        attention(
+            "softcap-and-slopes-several-heads",
+            "The cap comes after the scale, and slopes after the cap. Two queries after two keys of a cache.",
+            json!({
+                "q": numbers(150, [2, 2, 4]), "k": numbers(151, [2, 4, 4]), "v": numbers(152, [2, 4, 1]),
+                "causal": true, "slopes": [1, 0.25], "softcap": 1.5,
+            }),
+        ),
+        attention(
+            "slope-without-a-mask",
+            "The query in the middle is as far from the first key as from the last, and both lose ½.",
+            json!({ "q": zeros([1, 3, 1]), "k": zeros([1, 3, 1]), "v": [[[0], [1], [5]]], "slopes": [0.5] }),
+        ),
+        attention(
+            "slopes-without-a-mask-several-heads",
+            "Two queries after one key, and a slope for each of two heads. The first query also sees the key after it.",
+            json!({
+                "q": numbers(104, [2, 2, 2]), "k": numbers(105, [2, 3, 2]), "v": numbers(106, [2, 3, 1]),
+                "slopes": [1, 0.5],
+            }),
+        ),
     ]
 }
 
@@ -340,6 +377,16 @@ fn heads() -> Vec<Case> {
             "one-head-of-keys",
             "Three heads read the only head of keys.",
             json!({ "q": numbers(28, [3, 2, 2]), "k": numbers(29, [1, 4, 2]), "v": numbers(30, [1, 4, 1]) }),
+        ),
+        attention(
+            "as-many-heads-as-tokens",
+            "Three heads of three tokens, of the width 3: no shape tells one axis from another.",
+            json!({ "q": numbers(107, [3, 3, 3]), "k": numbers(108, [3, 3, 3]), "v": numbers(109, [3, 3, 3]) }),
+        ),
+        attention(
+            "two-heads-one-key",
+            "One key, so every weight is 1. Over the heads the weights would be ½ each.",
+            json!({ "q": zeros([2, 1, 1]), "k": zeros([2, 1, 1]), "v": [[[2]], [[6]]] }),
         ),
     ]
 }
@@ -372,6 +419,18 @@ fn structured() -> Vec<Case> {
             "scores-of-minus-a-thousand",
             "e⁻¹⁰⁰⁰ underflows in every precision. The weights are one half each.",
             json!({ "q": [[[-1000]]], "k": [[[1], [1]]], "v": [[[1], [3]]] }),
+        ),
+        attention(
+            "scores-of-both-signs",
+            "Scores of 1,000 for one query, and of −1,000 for the other. The weights are one half each.",
+            json!({ "q": [[[1000], [-1000]]], "k": [[[1], [1]]], "v": [[[1], [3]]] }),
+        ),
+        attention(
+            "heads-of-both-signs",
+            "Scores of 1,000 in one head, and of −1,000 in the other. The weights are one half each.",
+            json!({
+                "q": [[[1000]], [[-1000]]], "k": [[[1], [1]], [[1], [1]]], "v": [[[1], [3]], [[5], [9]]],
+            }),
         ),
         attention(
             "largest-score-last",
@@ -529,6 +588,19 @@ fn gradients() -> Vec<Case> {
                 "causal": true, "window": 2, "slopes": [0.5], "d_output": numbers(46, [1, 3, 1]),
             }),
         ),
+        case(
+            "gradient-through-a-softcap",
+            "Scores of 1 and −1, and a cap of 1: the gradients of the scores are multiplied by 1 − tanh² 1 = 0.42.",
+            json!({ "q": [[[1]]], "k": [[[1], [-1]]], "v": [[[2], [0]]], "softcap": 1, "d_output": [[[1]]] }),
+        ),
+        case(
+            "gradient-through-a-softcap-causal",
+            "Two heads of three tokens, causal, with a cap of 2.",
+            json!({
+                "q": numbers(153, [2, 3, 4]), "k": numbers(154, [2, 3, 4]), "v": numbers(155, [2, 3, 2]),
+                "causal": true, "softcap": 2, "d_output": numbers(156, [2, 3, 2]),
+            }),
+        ),
         // Programs that keep only the log-sum-exp lose digits here, as many as 1,024 has before its point.
         Case {
             tolerance: &[("f32", 1e-4)],
@@ -568,18 +640,26 @@ fn dropout() -> Vec<Case> {
         ),
         on_average(case(
             "training-one-half",
-            "Half of the weights are dropped and the others doubled, so the mean output is that of evaluation.",
+            "Half of the weights are dropped and the others doubled, so the output is 0, 3, −1 or 2: 1 on average, as in evaluation, and its square is 3.5.",
             json!({
-                "q": [[[0]]], "k": [[[0], [0]]], "v": [[[1], [3]]], "dropout": 0.5, "training": true,
-                "repeats": 4000,
+                "q": [[[0]]], "k": [[[0], [0]]], "v": [[[3], [-1]]], "dropout": 0.5, "training": true,
+                "repeats": 10000,
             }),
         )),
         on_average(case(
             "training-three-quarters",
-            "Weights that stay are divided by 1 − ¾, that is multiplied by 4. Two heads.",
+            "Weights that stay are divided by 1 − ¾, that is multiplied by 4. An output is 2, −2, or 0 five times in eight, whatever the other head's is.",
             json!({
-                "q": zeros([2, 1, 1]), "k": zeros([2, 2, 1]), "v": [[[2], [2]], [[-1], [-3]]],
-                "dropout": 0.75, "training": true, "repeats": 4000,
+                "q": zeros([2, 1, 1]), "k": zeros([2, 2, 1]), "v": [[[1], [-1]], [[1], [-1]]],
+                "dropout": 0.75, "training": true, "repeats": 10000,
+            }),
+        )),
+        on_average(case(
+            "training-two-queries",
+            "Scores of 0 and 1 and of 0 and −1. The two columns of an output share their weights, and the two queries don't.",
+            json!({
+                "q": [[[1], [-1]]], "k": [[[0], [1]]], "v": [[[-1, -0.5], [0.5, 0.5]]],
+                "dropout": 0.75, "training": true, "repeats": 10000,
             }),
         )),
     ]
@@ -681,6 +761,16 @@ fn rotate() -> Vec<Case> {
             "Positions that bf16 doesn't hold, and one that it does.",
             json!({ "x": [[1, 0], [0, 1], [1, 1]], "positions": [1001, 512, 4099], "pairs": "halves" }),
         ),
+        case(
+            "position-of-a-million",
+            "The second pair turns by 10,000.07, of which f32 holds three digits behind the point.",
+            json!({ "x": [[0, 1, 0, 1]], "positions": [1000007], "pairs": "halves" }),
+        ),
+        case(
+            "positions-beyond-a-million",
+            "Three pairs, at positions that f32 holds.",
+            json!({ "x": matrix(numbers(110, [1, 3, 6])), "positions": [1500001, 3000017, 9999991], "pairs": "neighbours" }),
+        ),
     ]
 }
 
@@ -712,6 +802,11 @@ fn decode() -> Vec<Case> {
             "rotary-token-by-token",
             "The second token stands at position 1, so the product with the first key is cos 1 = 0.5403, and with its own 1.",
             json!({ "chunks": [token(1), token(0)], "rotary": "neighbours" }),
+        ),
+        case(
+            "rotary-three-tokens",
+            "Token by token. The last query's products with the keys are cos 2, cos 1 and 1.",
+            json!({ "chunks": [token(0), token(1), token(0)], "rotary": "neighbours" }),
         ),
         case(
             "chunk-after-a-prompt",
@@ -765,6 +860,27 @@ fn decode() -> Vec<Case> {
             "groups-in-chunks",
             "Four heads read two heads of keys; chunks of one and two tokens.",
             json!({ "chunks": [chunk(94, 4, 2, [1, 2, 1]), chunk(97, 4, 2, [2, 2, 1])] }),
+        ),
+        case(
+            "padding-before-a-prompt",
+            "Two tokens of padding, and two of text. A query of padding sees nothing, since what comes before it is padding, too.",
+            json!({ "chunks": [valued(&[9, 9, 1]), valued(&[3])], "padding": 2 }),
+        ),
+        case(
+            "rotary-padding-before-a-prompt",
+            "The prompt is a token of padding and one of text, so the next one stands at position 1: the product with the key before it is cos 1 = 0.5403.",
+            json!({
+                "chunks": [{ "q": [[[1, 0], [1, 0]]], "k": [[[1, 0], [1, 0]]], "v": [[[9], [1]]] }, token(0)],
+                "padding": 1, "rotary": "neighbours",
+            }),
+        ),
+        case(
+            "rotary-padding-several-heads",
+            "Two tokens of padding and two of text, then two and one more.",
+            json!({
+                "chunks": [chunk(111, 2, 1, [4, 4, 1]), chunk(114, 2, 1, [2, 4, 1]), chunk(117, 2, 1, [1, 4, 1])],
+                "padding": 2, "rotary": "halves",
+            }),
         ),
     ]
 }
@@ -861,6 +977,135 @@ fn linear() -> Vec<Case> {
             json!({
                 "q": [[[1, 1], [1, 3]]], "k": [[[1, 1], [2, 1], [1, 3]]], "v": [[[2], [0], [-3]]], "causal": false,
             }),
+        ),
+    ]
+}
+
+fn latent() -> Vec<Case> {
+    let case = |name, says, inputs| Case::new("latent_attention", name, says, inputs);
+    vec![
+        case(
+            "latent-of-two-tokens",
+            "Latents of (0, 0) and (1, 1), so the keys are (0, 0) and (1, 1) in the first head, and (0, 0) and (2, 1) in the second. Scores are divided by √2.",
+            json!({
+                "q": [[[1, 1]], [[1, 1]]], "latent": [[0, 0], [1, 1]], "w_uk": [[[1], [0]], [[1], [1]]],
+                "w_uv": [[[1], [0]], [[0], [1]]], "k_rope": [[0], [1]],
+            }),
+        ),
+        case(
+            "latent-absorbed",
+            "The keys are (0, 1) and (0, 0) beside the rotary part, which the query ignores. Scores are ½ and 0.",
+            json!({
+                "q": [[[0, 1, 0, 0]]], "latent": [[1, 0], [0, 1]], "w_uk": [[[0, 1], [0, 0]]],
+                "w_uv": [[[1], [0]]], "k_rope": [[1, 0], [1, 0]],
+            }),
+        ),
+        case(
+            "latent-rotary-causal",
+            "Two heads of four columns, two of them rotary, and a latent of three columns. Causal.",
+            json!({
+                "q": numbers(120, [2, 3, 4]), "latent": matrix(numbers(121, [1, 3, 3])),
+                "w_uk": numbers(122, [2, 3, 2]), "w_uv": numbers(123, [2, 3, 2]),
+                "k_rope": matrix(numbers(124, [1, 3, 2])), "rotary": "neighbours", "causal": true,
+            }),
+        ),
+        case(
+            "latent-rotary-after-a-cache",
+            "Two queries after two tokens of a cache, two heads, and a latent as wide as a key without its rotary part.",
+            json!({
+                "q": numbers(125, [2, 2, 6]), "latent": matrix(numbers(126, [1, 4, 2])),
+                "w_uk": numbers(127, [2, 2, 2]), "w_uv": numbers(128, [2, 2, 1]),
+                "k_rope": matrix(numbers(129, [1, 4, 4])), "rotary": "halves", "causal": true,
+            }),
+        ),
+    ]
+}
+
+/// Calls whose outputs have the same bits if the order of a row's sums is its own.
+fn same_bits() -> Vec<Case> {
+    let case = |operation, name, says, inputs, same_bits| Case {
+        same_bits,
+        ..Case::new(operation, name, says, inputs)
+    };
+    let qkv = |seed: u32, heads: usize, [n_q, n_k]: [usize; 2]| {
+        json!({
+            "q": numbers(seed, [heads, n_q, 2]), "k": numbers(seed + 1, [heads, n_k, 2]),
+            "v": numbers(seed + 2, [heads, n_k, 2]),
+        })
+    };
+    let [again, queries, batch, order] = [
+        qkv(130, 2, [3, 40]),
+        qkv(133, 1, [4, 40]),
+        qkv(136, 3, [1, 40]),
+        qkv(139, 3, [2, 40]),
+    ];
+    let query =
+        |i: usize| json!({ "inputs": { "q": [[queries["q"][0][i]]] }, "rows": [[0, i]] });
+    let heads = |of: &Value, heads: &[usize]| {
+        let picked =
+            |name: &str| heads.iter().map(|&h| of[name][h].clone()).collect::<Value>();
+        let n_q = of["q"][0].as_array().map_or(0, Vec::len);
+        let rows: Vec<_> =
+            heads.iter().flat_map(|&h| (0..n_q).map(move |i| [h, i])).collect();
+        json!({ "inputs": { "q": picked("q"), "k": picked("k"), "v": picked("v") }, "rows": rows })
+    };
+    let text = chunk(142, 1, 1, [24, 2, 2]);
+    let cut = |lengths: &[usize]| {
+        let mut first = 0;
+        let mut chunk = |&n: &usize| {
+            first += n;
+            let part = |name: &str| {
+                json!([text[name][0].as_array().map(|rows| &rows[first - n..first])])
+            };
+            json!({ "q": part("q"), "k": part("k"), "v": part("v") })
+        };
+        json!({ "inputs": { "chunks": lengths.iter().map(&mut chunk).collect::<Value>() } })
+    };
+    let mut causal = qkv(145, 1, [20, 20]);
+    causal["causal"] = true.into();
+    let last = json!({ "inputs": { "q": [[causal["q"][0][19]]] }, "rows": [[0, 19]] });
+    vec![
+        case(
+            "attention",
+            "bits-of-the-same-call",
+            "Two heads of three queries and forty keys, twice.",
+            again,
+            vec![json!({ "inputs": {} })],
+        ),
+        case(
+            "attention",
+            "bits-of-one-query-at-a-time",
+            "Four queries and forty keys, at once and one query at a time.",
+            queries.clone(),
+            (0..4).map(query).collect(),
+        ),
+        case(
+            "attention",
+            "bits-of-one-sequence-at-a-time",
+            "Three heads, which may be those of three sequences in a batch, at once and one at a time.",
+            batch.clone(),
+            (0..3).map(|h| heads(&batch, &[h])).collect(),
+        ),
+        case(
+            "attention",
+            "bits-of-sequences-in-another-order",
+            "Three heads of two queries, in two orders.",
+            order.clone(),
+            vec![heads(&order, &[2, 0, 1])],
+        ),
+        case(
+            "attention",
+            "bits-of-the-last-query-alone",
+            "Twenty tokens, causal, and the last query alone, as it is decoded.",
+            causal,
+            vec![last],
+        ),
+        case(
+            "decode",
+            "bits-of-a-text-in-chunks",
+            "A text of 24 tokens at once, in three chunks, without its last token first, and token by token.",
+            json!({ "chunks": [text] }),
+            vec![cut(&[8; 3]), cut(&[23, 1]), cut(&[1; 24])],
         ),
     ]
 }

@@ -14,7 +14,7 @@ mod values; // numbers and arrays in JSON
 pub use cases::{Case, cases};
 pub use files::files;
 pub use laboratory::Fault;
-pub use values::{off, off_by};
+pub use values::{keeps_bits, off, off_by};
 
 use attention::engine::{ByWeights, Engine};
 use fast::Float;
@@ -32,7 +32,7 @@ fn results<const N: usize>(named: [(&str, Value); N]) -> Results {
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Returns the faults that [`answer`] can have: those of the book's list of twenty.
+/// Returns the faults that [`answer`] can have: those of the book's list.
 pub fn faults() -> impl Iterator<Item = Fault> {
     Fault::ALL.iter().copied().filter(|fault| fault.number().is_some())
 }

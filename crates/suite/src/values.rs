@@ -114,6 +114,7 @@ pub struct Attention<T: Float> {
     pub window: Option<usize>,
     pub scale: Option<f64>,
     pub slopes: Option<Vec<f64>>, // one for each head
+    pub softcap: Option<f64>,
 }
 
 impl<T: Float> Attention<T> {
@@ -124,13 +125,14 @@ impl<T: Float> Attention<T> {
         let window = inputs.maybe("window", Value::as_u64)?.map(|w| w as usize);
         let scale = inputs.maybe("scale", number)?;
         let slopes = inputs.maybe("slopes", numbers)?;
-        Ok(Attention { q, k, v, causal, mask, window, scale, slopes })
+        let softcap = inputs.maybe("softcap", number)?;
+        Ok(Attention { q, k, v, causal, mask, window, scale, slopes, softcap })
     }
 
     /// Attention without anything else to be said.
     pub fn plain([q, k, v]: [Vec<DMatrix<T>>; 3], causal: bool) -> Self {
-        let (mask, window, scale, slopes) = (None, None, None, None);
-        Attention { q, k, v, causal, mask, window, scale, slopes }
+        let (mask, window, scale, slopes, softcap) = (None, None, None, None, None);
+        Attention { q, k, v, causal, mask, window, scale, slopes, softcap }
     }
 
     /// Queries and keys of a head.
@@ -165,6 +167,52 @@ pub fn fit(fits: bool, what: &str) -> Result<(), Wrong> {
 
 pub fn cast<T: Float>(matrix: &DMatrix<f64>) -> DMatrix<T> {
     matrix.map(convert)
+}
+
+/// Returns whether calls of an operation give the bits of the first one. Each call has the inputs that are other ones, and `rows`, the
+/// place of each row of its output in the first output: its head and its query. Without `rows` that is the same place.
+///
+/// # Errors
+/// A call has an error, or an output without such a row.
+///
+/// ```
+/// use suite::{Wrong, keeps_bits};
+/// use serde_json::json;
+///
+/// let inputs = json!({ "q": [[[1], [2]]] });
+/// let calls = [json!({ "inputs": { "q": [[[2]]] }, "rows": [[0, 1]] })]; // the second row alone
+/// assert!(keeps_bits::<Wrong>(&inputs, &calls, |inputs| Ok(inputs["q"].clone()))?);
+/// # Ok::<(), Wrong>(())
+/// ```
+pub fn keeps_bits<E: From<&'static str>>(
+    inputs: &Value,
+    calls: &[Value],
+    mut output: impl FnMut(&Value) -> Result<Value, E>,
+) -> Result<bool, E> {
+    let first = output(inputs)?;
+    for call in calls {
+        let mut changed = inputs.clone();
+        for (name, value) in call["inputs"].as_object().into_iter().flatten() {
+            changed[name] = value.clone();
+        }
+        let again = output(&changed)?;
+        let heads = again.as_array().ok_or("an output that is no array")?;
+        let mut places = call["rows"].as_array().into_iter().flatten();
+        for (h, head) in heads.iter().enumerate() {
+            for (i, row) in head.as_array().into_iter().flatten().enumerate() {
+                let place = match call.get("rows") {
+                    Some(_) => places.next().ok_or("too few `rows`")?,
+                    None => &Value::from(vec![h, i]),
+                };
+                let index = |k: usize| place[k].as_u64().unwrap_or(u64::MAX) as usize;
+                let right = first.get(index(0)).and_then(|head| head.get(index(1)));
+                if right.ok_or("`rows` beyond the first output")? != row {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Returns how far results are from the right ones: the largest |x − right| / max(1, |right|). A NaN is as far from a number as

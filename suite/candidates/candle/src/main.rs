@@ -106,6 +106,9 @@ fn answer(
     if !own {
         return unsupported("asked of candle's models, and not here");
     }
+    if inputs.has("padding") || inputs.has("softcap") {
+        return unsupported("these models have neither padding nor a soft cap");
+    }
     let output = match operation {
         "attention" => attention(way, inputs)?,
         "attention_gradients" => return gradients(inputs),
