@@ -377,6 +377,46 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
     );
 }
 
+/// Millionths, rounded to three digits, from the middle to the even one.
+fn three_digits(x: u64) -> u64 {
+    let unit = 10_u64.pow(x.max(1).ilog10().saturating_sub(2));
+    let (whole, rest) = (x / unit, x % unit);
+    let up = 2 * rest > unit || (2 * rest == unit && whole % 2 == 1);
+    (whole + u64::from(up)) * unit
+}
+
+/// Sums of exponentials in whole millionths, where nothing is rounded unasked.
+#[test]
+fn a_row_has_another_sum_with_another_cut() {
+    let Some(mut reader) = Reader::start() else { return };
+    let x = example::river().x;
+    let [q, k, _] = example::projections().map(|w| &x * w);
+    let scores = attention::scaled_scores(&q, &k).unwrap();
+    let mut parted = 0;
+    for (row, cuts) in [(5, [0, 3]), (0, [2, 4]), (2, [0, 1])] {
+        let scores = scores.row(row);
+        let millionths = scores.map(|score| {
+            three_digits((1e6 * (score - scores.max()).exp()).round() as u64)
+        });
+        let sum = |keys: std::ops::Range<usize>| {
+            keys.fold(0, |sum, j| three_digits(sum + millionths[j]))
+        };
+        let sums = cuts.map(|cut| three_digits(sum(0..cut) + sum(cut..6)));
+        let [one, other] = sums.map(|sum| format!("{:.2}", sum as f64 / 1e6));
+        let state = format!("{row}_7_{}_{}_1", cuts[0], cuts[1]);
+        let mut tab = reader.open(&format!("same-bits.html?cuts={state}"), LAPTOP);
+        let said = says(&mut tab, "cuts");
+        let expected = if one == other {
+            format!("Both orders give {one} for “{}”.", example::river().tokens[row])
+        } else {
+            parted += 1;
+            format!("The same six numbers, {one} in one order and {other} in the other.")
+        };
+        assert!(said.starts_with(&expected), "{said}");
+    }
+    assert_eq!(parted, 2);
+}
+
 /// The figure of online softmax: how many keys it has seen, and what its button says.
 fn played(tab: &mut Tab) -> (f64, String) {
     tab.ask(

@@ -3,13 +3,22 @@
 import { choice, rare, time } from './figure.js';
 import { drawing, entries, shape, text } from './draw.js';
 
-const RIVER = 4;
+const BANK = 5;
 const KEYS = 6;
 const CUTS = ['in one part', ...[1, 2, 3, 4, 5].map(keys => `cut after ${keys}`)];
 const [LEFT, CELL, TOP, LANE] = [12, 82, 58, 196];
 
-/** Rounded to so many digits, as a float of the machine is to its bits. */
-const rounded = (x, digits) => Number(x.toPrecision(digits));
+/** Rounded to so many decimal digits as a processor rounds to its bits: to the nearest, and from the middle to the even digit. */
+const rounded = (x, digits) => {
+    if (x === 0) {
+        return 0;
+    }
+    const unit = 10 ** (Math.floor(Math.log10(x)) - digits + 1);
+    const units = Number((x / unit).toFixed(6)); // a sum of decimals, which the machine's own digits miss by a little
+    const whole = Math.floor(units);
+    const isUp = units - whole > 0.5 || (units - whole === 0.5 && whole % 2 === 1);
+    return Number(((whole + isUp) * unit).toPrecision(digits));
+};
 /** With all its digits, also the zeros at its end. */
 const told = (x, digits) => x === 0 ? '0' : x.toPrecision(digits);
 
@@ -41,7 +50,7 @@ export default attention => {
     };
     return {
         controls: [
-            choice('row', 'row', tokens.map((token, i) => i === 3 ? 'the (again)' : token), RIVER),
+            choice('row', 'row', tokens.map((token, i) => i === 3 ? 'the (again)' : token), BANK),
             time('steps', 'additions', KEYS + 1, 0, { seconds: 14 }),
             choice('first', 'first way', CUTS, 0),
             choice('second', 'second way', CUTS, 3),
