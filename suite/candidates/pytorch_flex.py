@@ -1,8 +1,8 @@
 """What PyTorch's `flex_attention` offers, on a CPU and without compiling it.
 
-Masks, windows and ALiBi are functions of positions that the caller writes. They follow the examples of PyTorch's article
-on FlexAttention (2024-08-07): `q_idx >= kv_idx`, `q_idx - kv_idx <= SLIDING_WINDOW`, and `slope * (kv_idx - q_idx)`. With a
-cache the article adds an offset to q_idx. `return_aux` gives the log-sum-exp. The backward pass isn't there for CPUs, so
+Masks, windows, ALiBi and soft caps are functions that the caller writes. They follow the examples of PyTorch's article
+on FlexAttention (2024-08-07): `q_idx >= kv_idx`, `q_idx - kv_idx <= SLIDING_WINDOW`, `slope * (kv_idx - q_idx)`, and
+`softcap * tanh(score / softcap)`. With a cache the article adds an offset to q_idx. `return_aux` gives the log-sum-exp. The backward pass isn't there for CPUs, so
 gradients are unsupported.
 
 The example's window doesn't count the token itself, so a window w of the suite is SLIDING_WINDOW = w - 1. A model's
@@ -17,7 +17,7 @@ from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, fle
 framework = "torch"
 
 
-def attention(q, k, v, causal=False, mask=None, window=None, scale=None, slopes=None):
+def attention(q, k, v, causal=False, mask=None, window=None, scale=None, slopes=None, softcap=None):
     n_q, n_k = q.shape[1], k.shape[1]
     offset = n_k - n_q
 
@@ -32,13 +32,15 @@ def attention(q, k, v, causal=False, mask=None, window=None, scale=None, slopes=
         return visible
 
     def score_mod(score, batch, head, q_idx, kv_idx):
-        return score + slopes[head] * (kv_idx - (q_idx + offset))
+        if softcap is not None:
+            score = softcap * torch.tanh(score / softcap)
+        return score if slopes is None else score + slopes[head] * (kv_idx - (q_idx + offset))
 
     if slopes is not None and not causal:
         raise NotImplementedError("the example's ALiBi is for causal attention")
     output, auxiliary = flex_attention(
         q[None], k[None], v[None],
-        score_mod=None if slopes is None else score_mod,
+        score_mod=None if slopes is None and softcap is None else score_mod,
         block_mask=create_block_mask(mask_mod, None, None, n_q, n_k, device="cpu"),
         scale=scale,
         enable_gqa=q.shape[0] != k.shape[0],

@@ -1,6 +1,6 @@
 //! Which bits of a row change with what stands beside it, or with how the work is shared out.
 
-use attention::engine::Engine;
+use attention::engine::{Engine, Factor};
 use attention::flash::{FlashOutput, Inputs};
 use attention::{Float, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Result};
 use derive_more::Display;
@@ -16,23 +16,23 @@ pub enum Change {
     /// Two to four threads in place of one.
     #[display("more threads")]
     Threads,
-    /// Other sequences in the batch.
-    #[display("other sequences in the batch")]
-    Batch,
+    /// Other sequences in the batch, each of which is computed by itself.
+    #[display("other sequences, each by itself")]
+    Sequences,
+    /// Fifteen rows of other texts, multiplied by the same weights at once.
+    #[display("rows of other texts in the same product")]
+    Rows,
     /// The text goes on.
     #[display("a longer text")]
     LongerText,
+    /// The text comes in chunks, with a cache, in place of all at once: token by token, or in longer ones.
+    #[display("the text in chunks, with a cache")]
+    Chunks,
     /// The cache lies in pages.
     #[display("a cache in pages")]
     Pages,
-    /// Chunks of many tokens, with a cache, in place of the whole text.
-    #[display("chunks of seven tokens or more")]
-    ManyQueries,
-    /// One token at a time, or a few, with a cache.
-    #[display("chunks of one to six tokens")]
-    FewQueries,
     /// The keys are cut into parts, as several machines share them out, and the parts are merged.
-    #[display("keys in parts that are merged")]
+    #[display("keys in parts, which are merged")]
     Parts,
 }
 
@@ -41,11 +41,11 @@ impl Change {
     pub const ALL: [Change; 8] = [
         Change::Run,
         Change::Threads,
-        Change::Batch,
-        Change::LongerText,
+        Change::Sequences,
         Change::Pages,
-        Change::ManyQueries,
-        Change::FewQueries,
+        Change::Rows,
+        Change::LongerText,
+        Change::Chunks,
         Change::Parts,
     ];
 }
@@ -117,7 +117,7 @@ pub fn same_rows<T: Float>(
                 rows.count(&run(&options(threads)?)?.0, &whole);
             }
         }
-        Change::Batch => {
+        Change::Sequences => {
             let beginning = x.rows(0, n / 3).into_owned();
             let batch = [x * nalgebra::convert::<f64, T>(0.5), x.clone(), beginning];
             let (outputs, _) = layer.forward_batch(&batch, one)?;
@@ -138,10 +138,20 @@ pub fn same_rows<T: Float>(
                 rows.count(&in_chunks(layer, cache, x, &chunks, &one)?, &plain);
             }
         }
-        Change::ManyQueries | Change::FewQueries => {
-            let few: [&[usize]; 3] = [&[1], &[2, 5], &[6]];
-            let many: [&[usize]; 3] = [&[7], &[64], &[131, 10]];
-            for chunks in if change == Change::FewQueries { few } else { many } {
+        Change::Rows => {
+            let (engine, w) = (engine(1)?, &layer.parameters.w_q);
+            let product = |rows| engine.product(Factor::of(rows), Factor::of(w), None);
+            for first in (0..n - n % 16).step_by(16) {
+                let together = product(x.rows(first, 16));
+                for i in 0..16 {
+                    let alone = product(x.rows(first + i, 1));
+                    rows.count(&alone, &together.rows(i, 1).into_owned());
+                }
+            }
+        }
+        Change::Chunks => {
+            let chunks: [&[usize]; 6] = [&[1], &[2, 5], &[6], &[7], &[64], &[131, 10]];
+            for chunks in chunks {
                 let cut = in_chunks(layer, KeyValueCache::new(), x, chunks, &one)?;
                 rows.count(&cut, &whole);
             }

@@ -46,7 +46,7 @@ fn written(page: &mut Page) -> Result<()> {
             ("tokens whose scores kept their bits", &|(_, run)| {
                 percent(run.same_bits(), 0)
             }),
-            ("texts that parted", &|(_, run)| {
+            ("texts that diverged", &|(_, run)| {
                 format!("{} of {}", run.parted(), run.texts.len())
             }),
         ],

@@ -11,7 +11,9 @@
 //! lines. The lines here are those of candle-transformers 0.11.1, with the file named
 //! beside them; what comes from candle-core and candle-nn is called. Models compute
 //! attention in 32 bits (models/llama.rs), so f64 is unsupported. No model of candle
-//! returns a log-sum-exp, merges partial results, or has linear attention.
+//! returns a log-sum-exp or merges partial results. Padding before a prompt is
+//! unsupported, too: the models make no mask for it, and where one takes such a mask
+//! (models/qwen2.rs), it replaces the causal one.
 //!
 //! Behaviour that leads to failed cases:
 //! - Hidden scores become −∞ before softmax, so a query that may see nothing gets NaN,
@@ -24,6 +26,8 @@
 //! - models/mistral.rs hides j with j + sliding_window < i, one key more than the w − 1
 //!   before the token. It applies the window to the keys of the chunk alone, makes no
 //!   mask for a single token, and never drops keys of the cache.
+//! - Angles of rotary positions are products in 32 bits, which shows at positions of a
+//!   million. The models make their tables no longer than their texts.
 
 use candle_core::{DType, Device, IndexOp, Result, Tensor, Var, D};
 use candle_nn::attention::{flash_attn, flash_attn_varlen_cpu, AttnMask};
@@ -106,13 +110,13 @@ fn answer(
     if !own {
         return unsupported("asked of candle's models, and not here");
     }
-    if inputs.has("padding") || inputs.has("softcap") {
-        return unsupported("these models have neither padding nor a soft cap");
+    if let Some(name) = inputs.stranger() {
+        return unsupported(&format!("candle has no `{name}`"));
     }
     let output = match operation {
         "attention" => attention(way, inputs)?,
         "attention_gradients" => return gradients(inputs),
-        "attention_dropout" => dropout(inputs)?,
+        "attention_dropout" => return dropout(inputs),
         "multi_head" => multi_head(way, inputs)?,
         "rotate" => {
             let x = inputs.array("x")?;
@@ -130,10 +134,44 @@ fn answer(
         "alibi_slopes" => {
             Tensor::new(alibi_slopes(inputs.size("heads").unwrap_or(1)), &CPU)?
         }
+        "linear_attention" => linear_attention(inputs)?,
+        "latent_attention" => latent_attention(inputs)?,
         _ => return unsupported("candle doesn't offer it"),
     };
     Ok(vec![("output", output)])
 }
+
+/// The inputs that some way has. What isn't among them is unsupported.
+const KNOWN: [&str; 28] = [
+    "q",
+    "k",
+    "v",
+    "causal",
+    "mask",
+    "window",
+    "scale",
+    "slopes",
+    "softcap",
+    "d_output",
+    "dropout",
+    "training",
+    "repeats",
+    "x",
+    "w_q",
+    "w_k",
+    "w_v",
+    "w_o",
+    "heads",
+    "positions",
+    "pairs",
+    "base",
+    "chunks",
+    "rotary",
+    "latent",
+    "w_uk",
+    "w_uv",
+    "k_rope",
+];
 
 /// The inputs of a case, and the precision that arrays are wanted in.
 struct Inputs<'a> {
@@ -156,6 +194,10 @@ impl Inputs<'_> {
     }
     fn has(&self, name: &str) -> bool {
         !self.values[name].is_null()
+    }
+    fn stranger(&self) -> Option<&str> {
+        let names = self.values.as_object()?.keys();
+        names.map(String::as_str).find(|name| !KNOWN.contains(name))
     }
 }
 
@@ -235,14 +277,15 @@ fn masked_fill(scores: &Tensor, hidden: &Tensor) -> Result<Tensor> {
     )
 }
 
-/// The middle of `CausalSelfAttention::forward` in models/llama.rs, in 32 bits. `hidden`
-/// is 1 where a key is hidden.
+/// The middle of `CausalSelfAttention::forward` in models/llama.rs, in 32 bits, with the
+/// soft cap of models/gemma2.rs. `hidden` is 1 where a key is hidden.
 fn attend(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
     hidden: Option<&Tensor>,
     bias: Option<&Tensor>,
+    softcap: Option<f64>,
     scale: f64,
 ) -> Result<Tensor> {
     let [q, k, v] = [q, k, v].map(|x| x.to_dtype(DType::F32));
@@ -250,6 +293,9 @@ fn attend(
     let groups = q.dim(1)? / k.dim(1)?;
     let (k, v) = (repeat_kv(k, groups)?, repeat_kv(v, groups)?);
     let mut scores = (q.contiguous()?.matmul(&k.t()?.contiguous()?)? * scale)?;
+    if let Some(cap) = softcap {
+        scores = ((scores / cap)?.tanh()? * cap)?;
+    }
     if let Some(bias) = bias {
         scores = scores.broadcast_add(bias)?;
     }
@@ -318,6 +364,19 @@ fn alibi_bias(inputs: &Inputs, n_q: usize, n_k: usize) -> Result<Option<Tensor>>
     distance.broadcast_mul(&slopes).map(Some)
 }
 
+/// The cap of models/gemma2.rs and models/gemma3.rs, which have no slopes.
+fn softcap_of(way: Way, inputs: &Inputs) -> Result<Option<f64>> {
+    match inputs.values["softcap"].as_f64() {
+        Some(_) if way == Way::Mistral => {
+            unsupported("models/mistral.rs has no soft cap")
+        }
+        Some(_) if inputs.has("slopes") => {
+            unsupported("a soft cap and slopes aren't in one model")
+        }
+        softcap => Ok(softcap),
+    }
+}
+
 fn attention(way: Way, inputs: &Inputs) -> Result<Tensor> {
     let [q, k, v] = ["q", "k", "v"].map(|name| inputs.array(name)?.unsqueeze(0));
     let (q, k, v) = (q?, k?, v?);
@@ -329,7 +388,8 @@ fn attention(way: Way, inputs: &Inputs) -> Result<Tensor> {
         inputs.values["scale"].as_f64().unwrap_or(1.0 / (q.dim(3)? as f64).sqrt());
     let hidden = hidden_of(way, inputs, n_q, n_k)?;
     let bias = alibi_bias(inputs, n_q, n_k)?;
-    attend(&q, &k, &v, hidden.as_ref(), bias.as_ref(), scale)?.squeeze(0)
+    let softcap = softcap_of(way, inputs)?;
+    attend(&q, &k, &v, hidden.as_ref(), bias.as_ref(), softcap, scale)?.squeeze(0)
 }
 
 /// candle_nn::attention::flash_attn, and its variable-length form where a window or
@@ -348,8 +408,10 @@ fn fused(inputs: &Inputs, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> 
     let [q, k, v] = [q, k, v].map(|x| x.transpose(1, 2)?.contiguous());
     let (q, k, v) = (q?, k?, v?);
     if inputs.has("window") || inputs.has("slopes") {
-        if inputs.has("mask") || inputs.dtype == DType::BF16 {
-            return unsupported("the variable-length form takes no mask and no bf16");
+        if inputs.has("mask") || inputs.has("softcap") || inputs.dtype == DType::BF16 {
+            return unsupported(
+                "the variable-length form takes no mask, no soft cap and no bf16",
+            );
         }
         let slopes = if inputs.has("slopes") {
             Some(array(&inputs.values["slopes"], DType::F32)?)
@@ -386,10 +448,11 @@ fn fused(inputs: &Inputs, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> 
     } else {
         AttnMask::None
     };
+    let cap = inputs.values["softcap"].as_f64().map(|cap| cap as f32);
     match inputs.dtype {
-        DType::F32 => flash_attn::<f32>(&q, &k, &v, scale, mask, None, None),
-        DType::BF16 => flash_attn::<half::bf16>(&q, &k, &v, scale, mask, None, None),
-        _ => flash_attn::<half::f16>(&q, &k, &v, scale, mask, None, None),
+        DType::F32 => flash_attn::<f32>(&q, &k, &v, scale, mask, None, cap),
+        DType::BF16 => flash_attn::<half::bf16>(&q, &k, &v, scale, mask, None, cap),
+        _ => flash_attn::<half::f16>(&q, &k, &v, scale, mask, None, cap),
     }
 }
 
@@ -402,7 +465,8 @@ fn gradients(inputs: &Inputs) -> Result<Vec<(&'static str, Tensor)>> {
         inputs.values["scale"].as_f64().unwrap_or(1.0 / (q.dim(3)? as f64).sqrt());
     let hidden = hidden_of(Way::Models, inputs, n_q, n_k)?;
     let bias = alibi_bias(inputs, n_q, n_k)?;
-    let output = attend(&q, &k, &v, hidden.as_ref(), bias.as_ref(), scale)?;
+    let softcap = softcap_of(Way::Models, inputs)?;
+    let output = attend(&q, &k, &v, hidden.as_ref(), bias.as_ref(), softcap, scale)?;
     let d_output = array(&inputs.values["d_output"], DType::F32)?.unsqueeze(0)?;
     let gradients = (&output * d_output)?.sum_all()?.backward()?;
     let of = |x: &Var| {
@@ -417,7 +481,10 @@ fn gradients(inputs: &Inputs) -> Result<Vec<(&'static str, Tensor)>> {
 }
 
 /// `candle_nn::Dropout` on the weights, where GPT-2 and BERT have it.
-fn dropout(inputs: &Inputs) -> Result<Tensor> {
+fn dropout(inputs: &Inputs) -> Result<Vec<(&'static str, Tensor)>> {
+    if inputs.has("slopes") || inputs.has("softcap") {
+        return unsupported("models with dropout have neither slopes nor a soft cap");
+    }
     let [q, k, v] =
         ["q", "k", "v"].map(|name| array(&inputs.values[name], DType::F32)?.unsqueeze(0));
     let (q, k, v) = (q?, k?, v?);
@@ -434,7 +501,11 @@ fn dropout(inputs: &Inputs) -> Result<Tensor> {
         candle_nn::ops::softmax_last_dim(&scores)?.repeat((repeats, 1, 1, 1))?;
     let dropout =
         candle_nn::Dropout::new(inputs.values["dropout"].as_f64().unwrap_or(0.0) as f32);
-    dropout.forward(&weights, train)?.matmul(&v.repeat((repeats, 1, 1, 1))?)?.mean(0)
+    let outputs =
+        dropout.forward(&weights, train)?.matmul(&v.repeat((repeats, 1, 1, 1))?)?;
+    let flat = outputs.flatten_from(1)?.to_dtype(DType::F64)?;
+    let products = (flat.t()?.matmul(&flat)? / repeats as f64)?;
+    Ok(vec![("output", outputs.mean(0)?), ("products", products)])
 }
 
 /// The reshapes of `CausalSelfAttention::forward` in models/llama.rs.
@@ -452,7 +523,7 @@ fn multi_head(way: Way, inputs: &Inputs) -> Result<Tensor> {
         fused(inputs, &q, &k, &v)?
     } else {
         let hidden = if inputs.flag("causal") { Some(causal_mask(n, 0)?) } else { None };
-        attend(&q, &k, &v, hidden.as_ref(), None, 1.0 / (q.dim(3)? as f64).sqrt())?
+        attend(&q, &k, &v, hidden.as_ref(), None, None, 1.0 / (q.dim(3)? as f64).sqrt())?
     };
     y.to_dtype(inputs.dtype)?
         .transpose(1, 2)?
@@ -530,17 +601,71 @@ fn decode(way: Way, inputs: &Inputs) -> Result<Tensor> {
             (Some(_), Way::Models) => {
                 let hidden = rotating.attn_mask(n, &CPU)?;
                 let (k, v) = rotating.append(&k, &v.contiguous()?)?;
-                attend(&q, &k, &v, hidden.as_ref(), None, scale)?
+                attend(&q, &k, &v, hidden.as_ref(), None, None, scale)?
             }
             (_, _) => {
                 let (k, v) = plain.append(&k, &v.contiguous()?)?;
                 let hidden = mistral_mask(n, start, window.unwrap_or(n + 1))?;
                 // The models make no mask for a single token.
-                attend(&q, &k, &v, (n > 1).then_some(&hidden), None, scale)?
+                attend(&q, &k, &v, (n > 1).then_some(&hidden), None, None, scale)?
             }
         };
         start += n;
         outputs.push(output.squeeze(0)?);
     }
     Tensor::cat(&outputs, 1)
+}
+
+/// `LinearAttention::forward` of models/based.rs for a whole text, behind its feature map.
+fn linear_attention(inputs: &Inputs) -> Result<Tensor> {
+    let [q, k, v] = ["q", "k", "v"].map(|name| inputs.array(name)?.unsqueeze(0));
+    let (q, k, v) = (q?, k?, v?);
+    let l = q.dim(2)?;
+    if q.dims() != k.dims() || inputs.values["causal"] == false {
+        return unsupported("models/based.rs is causal, and has as many keys as queries");
+    }
+    let eps = 1e-12;
+    let aqk = q.matmul(&k.transpose(D::Minus1, D::Minus2)?)?;
+    let tril = Tensor::tril2(l, aqk.dtype(), aqk.device())?;
+    let aqk = aqk.broadcast_mul(&tril)?.matmul(&v)?;
+    let z = (1f64 / (q.mul(&k.cumsum(2)?)?.sum(D::Minus1)? + eps)?)?;
+    aqk.broadcast_mul(&z.unsqueeze(D::Minus1)?)?.squeeze(0)
+}
+
+/// `Attention::forward` of models/deepseek2.rs. `kv_b_proj` holds the matrices for keys
+/// and values of all heads.
+fn latent_attention(inputs: &Inputs) -> Result<Tensor> {
+    let (q, latent) = (inputs.array("q")?.unsqueeze(0)?, inputs.array("latent")?);
+    let (w_uk, w_uv) = (inputs.array("w_uk")?, inputs.array("w_uv")?);
+    let (heads, d_c, d_nope) = w_uk.dims3()?;
+    let (n_q, n_k, d_v) = (q.dim(2)?, latent.dim(0)?, w_uv.dim(2)?);
+    let d_rope = q.dim(3)? - d_nope;
+    let kv_b_proj = Tensor::cat(&[w_uk, w_uv], 2)?
+        .transpose(0, 1)?
+        .contiguous()?
+        .reshape((d_c, ()))?;
+    let kv = latent.matmul(&kv_b_proj)?.reshape((1, n_k, heads, d_nope + d_v))?;
+    let kv = kv.transpose(1, 2)?;
+    let k_nope = kv.narrow(D::Minus1, 0, d_nope)?;
+    let v = kv.narrow(D::Minus1, d_nope, d_v)?;
+    let q_nope = q.narrow(D::Minus1, 0, d_nope)?;
+    let mut q_pe = q.narrow(D::Minus1, d_nope, d_rope)?;
+    let mut k_pe = inputs.array("k_rope")?.reshape((1, 1, n_k, d_rope))?;
+    if inputs.has("rotary") {
+        if inputs.text("rotary") != "neighbours" {
+            return unsupported("models/deepseek2.rs turns neighbours");
+        }
+        let positions: Vec<u32> = (0..n_k as u32).collect();
+        let turned = |x: &Tensor, positions: &[u32]| {
+            rotate(&x.squeeze(0)?, positions, "neighbours", 10000.0)?.unsqueeze(0)
+        };
+        q_pe = turned(&q_pe, &positions[n_k - n_q..])?;
+        k_pe = turned(&k_pe, &positions)?;
+    }
+    let q = Tensor::cat(&[q_nope, q_pe], D::Minus1)?;
+    let k = Tensor::cat(&[k_nope, k_pe.repeat((1, heads, 1, 1))?], D::Minus1)?;
+    let causal = inputs.flag("causal") && n_q > 1;
+    let hidden = if causal { Some(causal_mask(n_q, n_k - n_q)?) } else { None };
+    let scale = 1.0 / (q.dim(3)? as f64).sqrt();
+    attend(&q, &k, &v, hidden.as_ref(), None, None, scale)?.squeeze(0)
 }

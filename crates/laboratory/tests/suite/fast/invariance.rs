@@ -31,8 +31,7 @@ fn layer<T: Float>(d: usize, heads: usize, kv: usize) -> MultiHeadAttention<T> {
 fn what_holds_of_each_engine() {
     let (layer, x) = (layer::<f32>(320, 4, 2), random(400, 320));
     let flash = |threads| Flash::new().with_threads(threads);
-    let by_shape =
-        [Change::LongerText, Change::ManyQueries, Change::FewQueries, Change::Parts];
+    let by_shape = [Change::Rows, Change::LongerText, Change::Chunks, Change::Parts];
     let engines: [(&str, &OnThreads<f32>, &[Change]); 4] = [
         ("by weights", &|_| Ok(Arc::new(ByWeights)), &by_shape),
         ("tiled", &|_| Ok(Arc::new(Tiled::default())), &by_shape),
