@@ -7,9 +7,11 @@ positions and dropout, which it doesn't offer. Gradients are by `jax.vjp`.
 
 Behaviour that differs from the suite, none of which the documentation settles:
 - Softmax is computed in 32 bits even if the arrays hold 64, so f32 is the precision to check.
-- `is_causal` and `local_window_size` count queries from the first key: the corner is the top left one.
+- `is_causal` and `local_window_size` count queries from the first key: the corner is the top left one. The last query of
+  a text, asked alone, sees the first key only, and that is why it hasn't the same bits.
 - Hidden scores are replaced by a large finite number, so a query that may see nothing gets an average of all values.
 - A hidden NaN is multiplied by 0, which is NaN.
+- A query alone may differ from the same query among others in the last bit, without a mask, too. That is rounding.
 """
 
 import jax

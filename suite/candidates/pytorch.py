@@ -6,10 +6,12 @@ The function returns no log-sum-exp. Gradients are by autograd.
 
 Documented behaviour that differs from the suite:
 - `is_causal`: "has the form of the upper left causal bias ... when the mask is a non-square matrix". The suite's corner
-  is the bottom right, which PyTorch has as `torch.nn.attention.bias.causal_lower_right`.
+  is the bottom right, which PyTorch has as `torch.nn.attention.bias.causal_lower_right`. The last query of a text, asked
+  alone, sees the first key only, and that is why it hasn't the same bits.
 - The documented equivalent adds −∞ and takes softmax, so a hidden key that is NaN stays NaN, and a hidden value is
   multiplied by 0. A query that may see nothing would get NaN there. The function itself returns 0 since pull request
   133882 of 2024; the documentation doesn't say so.
+- Where a hidden key and its value are both NaN, the two come together: all gradients are NaN, as without the mask.
 - `dropout_p`: "This function always applies dropout according to the specified dropout_p argument", training or not.
   The documented call is followed here: 0 when not training.
 - `nn.MultiheadAttention`'s boolean mask is the opposite: True hides.

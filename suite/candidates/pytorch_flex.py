@@ -2,8 +2,9 @@
 
 Masks, windows, ALiBi and soft caps are functions that the caller writes. They follow the examples of PyTorch's article
 on FlexAttention (2024-08-07): `q_idx >= kv_idx`, `q_idx - kv_idx <= SLIDING_WINDOW`, `slope * (kv_idx - q_idx)`, and
-`softcap * tanh(score / softcap)`. With a cache the article adds an offset to q_idx. `return_aux` gives the log-sum-exp. The backward pass isn't there for CPUs, so
-gradients are unsupported.
+`softcap * tanh(score / softcap)`. With a cache the article adds an offset to q_idx. The cap is a tensor here, since these
+functions can't read a float that changes from call to call. `return_aux` gives the log-sum-exp. The backward pass isn't
+there for CPUs, so gradients are unsupported.
 
 The example's window doesn't count the token itself, so a window w of the suite is SLIDING_WINDOW = w - 1. A model's
 configuration often counts it: who passes that number on has the fault window-one-wide.
@@ -20,6 +21,7 @@ framework = "torch"
 def attention(q, k, v, causal=False, mask=None, window=None, scale=None, slopes=None, softcap=None):
     n_q, n_k = q.shape[1], k.shape[1]
     offset = n_k - n_q
+    cap = None if softcap is None else torch.tensor(softcap, dtype=q.dtype)
 
     def mask_mod(batch, head, q_idx, kv_idx):
         visible = kv_idx >= 0
@@ -32,15 +34,15 @@ def attention(q, k, v, causal=False, mask=None, window=None, scale=None, slopes=
         return visible
 
     def score_mod(score, batch, head, q_idx, kv_idx):
-        if softcap is not None:
-            score = softcap * torch.tanh(score / softcap)
+        if cap is not None:
+            score = cap * torch.tanh(score / cap)
         return score if slopes is None else score + slopes[head] * (kv_idx - (q_idx + offset))
 
     if slopes is not None and not causal:
         raise NotImplementedError("the example's ALiBi is for causal attention")
     output, auxiliary = flex_attention(
         q[None], k[None], v[None],
-        score_mod=None if slopes is None and softcap is None else score_mod,
+        score_mod=None if slopes is None and cap is None else score_mod,
         block_mask=create_block_mask(mask_mod, None, None, n_q, n_k, device="cpu"),
         scale=scale,
         enable_gqa=q.shape[0] != k.shape[0],

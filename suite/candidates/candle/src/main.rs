@@ -27,7 +27,7 @@
 //!   before the token. It applies the window to the keys of the chunk alone, makes no
 //!   mask for a single token, and never drops keys of the cache.
 //! - Angles of rotary positions are products in 32 bits, which shows at positions of a
-//!   million. The models make their tables no longer than their texts.
+//!   million. A model's table is as long as its `max_position_embeddings`.
 
 use candle_core::{DType, Device, IndexOp, Result, Tensor, Var, D};
 use candle_nn::attention::{flash_attn, flash_attn_varlen_cpu, AttnMask};
@@ -111,7 +111,7 @@ fn answer(
         return unsupported("asked of candle's models, and not here");
     }
     if let Some(name) = inputs.stranger() {
-        return unsupported(&format!("candle has no `{name}`"));
+        return unsupported(&format!("candle's models have no `{name}`"));
     }
     let output = match operation {
         "attention" => attention(way, inputs)?,
@@ -141,37 +141,10 @@ fn answer(
     Ok(vec![("output", output)])
 }
 
-/// The inputs that some way has. What isn't among them is unsupported.
-const KNOWN: [&str; 28] = [
-    "q",
-    "k",
-    "v",
-    "causal",
-    "mask",
-    "window",
-    "scale",
-    "slopes",
-    "softcap",
-    "d_output",
-    "dropout",
-    "training",
-    "repeats",
-    "x",
-    "w_q",
-    "w_k",
-    "w_v",
-    "w_o",
-    "heads",
-    "positions",
-    "pairs",
-    "base",
-    "chunks",
-    "rotary",
-    "latent",
-    "w_uk",
-    "w_uv",
-    "k_rope",
-];
+/// The inputs that are understood here. Others are unsupported.
+const KNOWN: &str = "q k v causal mask window scale slopes softcap d_output dropout \
+    training repeats x w_q w_k w_v w_o heads positions pairs base chunks rotary latent \
+    w_uk w_uv k_rope outputs log_sum_exps";
 
 /// The inputs of a case, and the precision that arrays are wanted in.
 struct Inputs<'a> {
@@ -197,7 +170,9 @@ impl Inputs<'_> {
     }
     fn stranger(&self) -> Option<&str> {
         let names = self.values.as_object()?.keys();
-        names.map(String::as_str).find(|name| !KNOWN.contains(name))
+        names
+            .map(String::as_str)
+            .find(|name| !KNOWN.split(' ').any(|known| known == *name))
     }
 }
 
@@ -622,7 +597,9 @@ fn linear_attention(inputs: &Inputs) -> Result<Tensor> {
     let (q, k, v) = (q?, k?, v?);
     let l = q.dim(2)?;
     if q.dims() != k.dims() || inputs.values["causal"] == false {
-        return unsupported("models/based.rs is causal, and has as many keys as queries");
+        return unsupported(
+            "models/based.rs is causal, with queries and keys of one shape",
+        );
     }
     let eps = 1e-12;
     let aqk = q.matmul(&k.transpose(D::Minus1, D::Minus2)?)?;
