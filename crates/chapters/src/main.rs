@@ -41,6 +41,7 @@ mod tiles_traffic;
 mod trained;
 mod trained_heads;
 mod welcome;
+mod who_tests_attention;
 mod whole_model;
 mod why_sqrt_d_k;
 #[cfg(test)]
@@ -107,6 +108,7 @@ const PAGES: &[Generator] = &[
     ("linear-attention", linear_attention::generate),
     ("gpu", gpu::generate),
     ("does-yours-pass", does_yours_pass::generate),
+    ("who-tests-attention", who_tests_attention::generate),
     ("claims", claims::generate),
 ];
 

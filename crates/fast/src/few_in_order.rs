@@ -14,9 +14,13 @@ use crate::simd::{
 use attention::engine::{PagedInputs, copy_of, neg_infinity, normaliser};
 use attention::flash::FlashOutput;
 use attention::mask::Visibility;
-use nalgebra::{DMatrixView, convert};
+use nalgebra::convert;
 use std::f64::consts::LOG2_E;
+use std::ops::Range;
 use std::sync::Mutex;
+
+/// So many tiles are read at once, column by column: a tile of a column is too short for the processor to fetch ahead.
+const STRETCH: usize = 8;
 
 impl Flash {
     pub(super) fn forward_few_in_order<T: Float>(
@@ -93,59 +97,78 @@ impl<T: Float> Work for Group<'_, T> {
             let (head, i) = head_and_query(row);
             to.iter_mut().zip(&head.q.row(i)).for_each(|(to, &x)| *to = x * scales.0);
         }
-        let stride = grid.size.next_multiple_of(LARGEST_VECTOR);
+        let stride = (STRETCH * grid.size).next_multiple_of(LARGEST_VECTOR);
         let mut scores = vec![T::zero(); rows * stride];
-        let mut corrections = vec![T::zero(); rows];
+        let mut corrections = vec![T::zero(); STRETCH * rows];
         let output = vec![T::zero(); d_v.next_multiple_of(LARGEST_VECTOR)];
         let fresh =
             || Running { max: neg_infinity(), sum: T::zero(), output: output.clone() };
         let mut state: Vec<_> = (0..rows).map(|_| fresh()).collect();
         let [mut of_keys, mut of_values] = [vec![], vec![]];
         let columns = |width: usize| g * width..(g + 1) * width;
+        let sees_some = |keys: &Range<usize>| {
+            inputs.mask.visibility(0..n_q, keys.clone()) != Visibility::Hidden
+        };
+        let tiles = grid.tiles(inputs.mask.keys_seen_by(0..n_q)).filter(sees_some);
+        let tiles: Vec<_> = tiles.collect();
+        let mut stretches: Vec<_> = tiles
+            .chunk_by(|a, b| a.end == b.start)
+            .flat_map(|run| run.chunks(STRETCH))
+            .rev()
+            .collect();
 
-        for tile in grid.tiles(inputs.mask.keys_seen_by(0..n_q)) {
-            let seen = inputs.mask.visibility(0..n_q, tile.clone());
-            if seen == Visibility::Hidden {
+        while let Some(tiles) = stretches.pop() {
+            let keys = tiles[0].start..tiles[tiles.len() - 1].end;
+            let v =
+                parts(&inputs.values, keys.clone(), columns(d_v), None, &mut of_values)
+                    [0];
+            // Values that are not finite are zeros in the product, and are added by themselves to what sees them, a tile after the other.
+            let not_finite = rows_not_finite([v]);
+            if !not_finite.is_empty() && tiles.len() > 1 {
+                stretches.extend(tiles.chunks(1).rev());
                 continue;
             }
             let k =
-                parts(&inputs.keys, tile.clone(), columns(d_k), None, &mut of_keys)[0];
-            let v =
-                parts(&inputs.values, tile.clone(), columns(d_v), None, &mut of_values)
-                    [0];
+                parts(&inputs.keys, keys.clone(), columns(d_k), None, &mut of_keys)[0];
             scores.fill(T::zero());
             combinations::<S, T>(simd, (&queries, d_k), k, (&mut scores, stride));
+            let seen = inputs.mask.visibility(0..n_q, keys.clone());
             for (row, scores) in scores.chunks_exact_mut(stride).enumerate() {
                 let (head, i) = head_and_query(row);
-                let (scores, rest) = scores.split_at_mut(tile.len());
+                let scores = &mut scores[..keys.len()];
                 scores.iter_mut().for_each(|score| *score *= scales.1);
-                head.mask.change_keys(i, tile.clone(), scores);
+                head.mask.change_keys(i, keys.clone(), scores);
                 if seen == Visibility::Partial {
-                    head.mask.hide_keys(i, tile.clone(), scores, neg_infinity());
+                    head.mask.hide_keys(i, keys.clone(), scores, neg_infinity());
                 }
-                rest.fill(neg_infinity());
-            }
-            for (row, scores) in scores.chunks_exact_mut(stride).enumerate() {
-                corrections[row] = absorb::<S, T>(simd, &mut state[row], scores);
-                let (head, i) = head_and_query(row);
+                for (t, tile) in tiles.iter().enumerate() {
+                    let scores = &mut scores[tile.start - keys.start..][..tile.len()];
+                    let correction = absorb::<S, T>(simd, &mut state[row], scores);
+                    corrections[t * rows + row] = correction;
+                }
                 if let Some(dropout) = head.dropout {
-                    dropout.multiply_keys(i, tile.start, &mut scores[..tile.len()]);
+                    dropout.multiply_keys(i, keys.start, scores);
                 }
             }
 
-            // Values that are not finite are zeros in the product, and are added by themselves to what sees them.
-            let not_finite = rows_not_finite([v]);
             let finite = (!not_finite.is_empty()).then(|| {
                 let mut finite = copy_of(v);
                 not_finite.iter().for_each(|&key| finite.row_mut(key).fill(T::zero()));
                 finite
             });
             let factor = finite.as_ref().map_or(v, |finite| finite.as_view());
-            add_values::<S, T>(simd, (&scores, stride), factor, &corrections, &mut state);
+            let ends: Vec<_> = tiles.iter().map(|tile| tile.end - keys.start).collect();
+            let weights = (&scores[..], stride);
+            dots_in_order::<S, T>(simd, weights, factor, &ends, |t, row, first, sums| {
+                let output = &mut state[row].output[first..][..T::lanes::<S>()];
+                let output = &mut T::vectors_mut::<S>(output)[0];
+                let correction = T::splat_vector(simd, corrections[t * rows + row]);
+                *output = mul_add::<S, T>(simd, *output, correction, sums);
+            });
             for key in not_finite {
                 for (row, Running { output, .. }) in state.iter_mut().enumerate() {
                     let (head, i) = head_and_query(row);
-                    if head.mask.allows(i, tile.start + key) {
+                    if head.mask.allows(i, keys.start + key) {
                         let weight = scores[row * stride + key];
                         for (c, sum) in output[..d_v].iter_mut().enumerate() {
                             *sum += weight * v[(key, c)];
@@ -170,17 +193,22 @@ fn absorb<S: InstructionSet, T: Float>(
     let max = scores.iter().fold(state.max, |a, &b| larger(a, b));
     let shift = larger(T::min_value().expect("floats have one"), max); // −∞ − (−∞) is NaN
     let base: T = convert(LOG2_E); // e^x = 2^(base · x)
-    let behind = (state.max - shift) * base;
-    let correction = if S::FUSED {
-        T::exp2_polynomial::<true>(behind)
-    } else {
-        T::exp2_polynomial::<false>(behind)
+    let power = |x: T| {
+        if S::FUSED {
+            T::exp2_polynomial::<true>(x)
+        } else {
+            T::exp2_polynomial::<false>(x)
+        }
     };
+    let correction = power((state.max - shift) * base);
     let (shifts, bases) = (T::splat_vector(simd, shift), T::splat_vector(simd, base));
-    for scores in T::vectors_mut::<S>(scores) {
+    let whole = scores.len() / T::lanes::<S>() * T::lanes::<S>();
+    let (vectors, rest) = scores.split_at_mut(whole);
+    for scores in T::vectors_mut::<S>(vectors) {
         let behind = T::sub_vectors(simd, *scores, shifts);
         *scores = exp2::<S, T>(simd, T::mul_vectors(simd, behind, bases));
     }
+    rest.iter_mut().for_each(|score| *score = power((*score - shift) * base));
     let mut added = T::zero();
     for &exponential in &*scores {
         added += exponential;
@@ -192,22 +220,4 @@ fn absorb<S: InstructionSet, T: Float>(
         state.sum * correction + added
     };
     correction
-}
-
-/// Corrects the outputs so far, and adds the values by their weights.
-#[inline(always)]
-fn add_values<S: InstructionSet, T: Float>(
-    simd: S,
-    weights: (&[T], usize),
-    v: DMatrixView<T>,
-    corrections: &[T],
-    state: &mut [Running<T>],
-) {
-    let lanes = T::lanes::<S>();
-    dots_in_order::<S, T>(simd, weights, v, |row, first, sums| {
-        let output = &mut state[row].output[first..][..lanes];
-        let output = &mut T::vectors_mut::<S>(output)[0];
-        let correction = T::splat_vector(simd, corrections[row]);
-        *output = mul_add::<S, T>(simd, *output, correction, sums);
-    });
 }

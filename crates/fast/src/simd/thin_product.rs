@@ -150,36 +150,43 @@ fn dots_of<S: InstructionSet, T: Float, const M: usize, const N: usize>(
     }
 }
 
-/// `y[i][j] = Σ_k x[i][k] · w[(k, j)]`, one k after the other, as the micro-kernels add. Where a column lies along the sum, vectors that
-/// lie along the results are made in registers, by transposing small squares.
+/// `y[i][j] = Σ_k x[i][k] · w[(k, j)]`, one k after the other, as the micro-kernels add; in parts, which end before the rows `ends` of `w`.
+/// Where a column lies along the sum, vectors that lie along the results are made in registers, by transposing small squares.
 ///
-/// Shapes: `x` some vectors, each `x_stride` after the last; `w` (depth, n). `store` gets the number of a vector, that of the first of its
-/// results, and as many results as a vector has numbers, of which those beyond n mean nothing.
+/// Shapes: `x` some vectors, each `x_stride` after the last; `w` (depth, n). `store` gets the number of a part, that of a vector, that of
+/// the first of its results, and as many results as a vector has numbers, of which those beyond n mean nothing.
 #[inline(always)]
 pub(crate) fn dots_in_order<S: InstructionSet, T: Float>(
     simd: S,
     (x, x_stride): (&[T], usize),
     w: DMatrixView<T>,
-    mut store: impl FnMut(usize, usize, T::Vector<S>),
+    ends: &[usize],
+    mut store: impl FnMut(usize, usize, usize, T::Vector<S>),
 ) {
     let count = x.len().div_ceil(x_stride);
+    // All parts of some columns, before other columns: these are read from one end to the other.
     for first in (0..w.ncols()).step_by(T::lanes::<S>()) {
-        let mut i = 0;
-        while i < count {
-            let x = (&x[i * x_stride..], x_stride);
-            let some = some_of(count - i, if BROWSER { 1 } else { 4 });
-            let mut sums = [T::splat_vector(simd, T::zero()); 4];
-            match some {
-                4 if !BROWSER => sums = chains::<S, T, 4>(simd, x, w, first),
-                2 if !BROWSER => {
-                    [sums[0], sums[1]] = chains::<S, T, 2>(simd, x, w, first);
+        let mut start = 0;
+        for (part, &end) in ends.iter().enumerate() {
+            let w = w.rows_range(start..end);
+            let mut i = 0;
+            while i < count {
+                let x = (&x[i * x_stride + start..], x_stride);
+                let some = some_of(count - i, if BROWSER { 1 } else { 4 });
+                let mut sums = [T::splat_vector(simd, T::zero()); 4];
+                match some {
+                    4 if !BROWSER => sums = chains::<S, T, 4>(simd, x, w, first),
+                    2 if !BROWSER => {
+                        [sums[0], sums[1]] = chains::<S, T, 2>(simd, x, w, first);
+                    }
+                    _ => [sums[0]] = chains::<S, T, 1>(simd, x, w, first),
                 }
-                _ => [sums[0]] = chains::<S, T, 1>(simd, x, w, first),
+                for row in 0..some {
+                    store(part, i + row, first, sums[row]);
+                }
+                i += some;
             }
-            for row in 0..some {
-                store(i + row, first, sums[row]);
-            }
-            i += some;
+            start = end;
         }
     }
 }
@@ -399,7 +406,8 @@ impl<T: Float> Work for Thin<'_, T> {
                 let sums = T::vectors_mut::<S>(y).iter_mut().zip(T::vectors::<S>(&room));
                 sums.for_each(|(y, &sum)| *y = T::add_vectors(simd, *y, sum));
             } else {
-                dots_in_order::<S, T>(simd, x, w.rows_range(k), |i, first, sums| {
+                let (w, end) = (w.rows_range(k.clone()), [k.len()]);
+                dots_in_order::<S, T>(simd, x, w, &end, |_, i, first, sums| {
                     let y = &mut y[i * self.y_stride + first..][..lanes];
                     let y = &mut T::vectors_mut::<S>(y)[0];
                     *y = T::add_vectors(simd, *y, sums);

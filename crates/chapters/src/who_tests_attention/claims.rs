@@ -1,0 +1,57 @@
+//! What the prose says of the results.
+
+use super::facts::{Fate, caught_by_none, faults, fewest, lines, rows};
+
+#[test]
+fn every_set_of_tests_was_tried_with_every_fault() {
+    let rows = rows().unwrap();
+    let all: Vec<_> = faults(&rows[0].sets[0]).collect();
+    for set in rows.iter().flat_map(|row| &row.sets) {
+        assert!(faults(set).eq(all.iter().copied()), "{}", set.repository);
+    }
+    assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse(row.count(Fate::Caught))));
+}
+
+/// NaN, a query that sees nothing and f16 are in none of the tests.
+#[test]
+fn nobody_tests_what_random_numbers_do_not_contain() {
+    let rows = rows().unwrap();
+    let none = caught_by_none(&rows);
+    let expected = [
+        "dropout-not-scaled",
+        "empty-row-nan",
+        "hidden-nan",
+        "mask-added",
+        "nan-to-zero",
+        "scores-overflow-half",
+        "tile-padding-counted",
+    ];
+    assert_eq!(none, expected);
+    let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+    let fate = |name: &str, fault: &str| of(name).fate(fault);
+    assert_eq!(fate("Transformers, eager against SDPA", "scale-missing"), Fate::Passed);
+    assert_eq!(
+        fate("Transformers, a model against itself", "softmax-over-queries"),
+        Fate::Passed
+    );
+    assert_eq!(fate("nanochat, on a CPU", "softmax-over-queries"), Fate::Passed);
+    assert_eq!(fate("nanochat, with a Hopper GPU", "window-one-wide"), Fate::Caught);
+    assert_eq!(
+        fate("LLMs-from-scratch, its package and three folders", "window-one-wide"),
+        Fate::Passed
+    );
+    let without_maximum =
+        rows.iter().filter(|row| row.fate("softmax-without-maximum") == Fate::Caught);
+    assert!(without_maximum.map(|row| row.name).eq(["tiny-llm"]));
+}
+
+#[test]
+fn tests_of_a_few_lines_find_all_faults() {
+    let (lines, rows) = (lines().unwrap(), rows().unwrap());
+    let order = fewest(&lines);
+    assert_eq!(order.last().unwrap().1, faults(&rows[0].sets[0]).count());
+    let finds =
+        |name: &str| lines.iter().find(|lines| lines.name == name).unwrap().finds.len();
+    assert!(finds("shape") == 0 && finds("finite") < finds("future"));
+    assert!(finds("future") < finds("chunks"));
+}
