@@ -660,7 +660,7 @@ def judge(candidate: Any, case: Case, precision: str, same_bits: bool) -> Outcom
         return Outcome(case, "broken", "it returned no `output`")
     off = max(distance(came[name], case.results[name]) for name in came)
     if off <= tolerance:
-        bits = other_bits(candidate, case, came["output"]) if case.same_bits else None
+        bits = other_bits(candidate, case, came["output"], tolerance) if case.same_bits else None
         if bits and same_bits:
             alone = [fault for fault, wrong in case.faults.items() if not wrong]
             return Outcome(case, "fault" if alone else "wrong", bits, came, 0.0, alone, bits=bits)
@@ -669,7 +669,7 @@ def judge(candidate: Any, case: Case, precision: str, same_bits: bool) -> Outcom
     return Outcome(case, "fault" if matches else "wrong", difference(case, came, off, precision), came, off, matches)
 
 
-def other_bits(candidate: Any, case: Case, first: Array) -> Optional[str]:
+def other_bits(candidate: Any, case: Case, first: Array, tolerance: float) -> Optional[str]:
     """Where an output has other bits than the first one. Empty: nowhere. None: a call wasn't answered."""
     size = first.shape[2]
     for call in case.same_bits:
@@ -683,7 +683,9 @@ def other_bits(candidate: Any, case: Case, first: Array) -> Optional[str]:
             for c in range(size):
                 numbers = first.numbers[(h * first.shape[1] + i) * size + c], output.numbers[row * size + c]
                 if repr(numbers[0]) != repr(numbers[1]):
-                    return f"`output` at {[h, i, c]} is {numbers[0]!r}, and then {numbers[1]!r}"
+                    is_near = abs(numbers[0] - numbers[1]) <= tolerance * max(1, abs(numbers[0]))
+                    more = "" if is_near else ", which is more than rounding"
+                    return f"`output` at {[h, i, c]} is {numbers[0]!r}, and then {numbers[1]!r}{more}"
     return ""
 
 

@@ -295,6 +295,10 @@ class SameBits(Folder):
         self.assertEqual(status, 0, text)
         self.assertIn("bits: yes", text)
 
+    def test_further_call_that_is_wrong_is_told_from_rounding(self):
+        wrong = self.BY_COMPANY.replace("1e-15", "0.5")
+        self.assertIn("is 2.0, and then 2.5, which is more than rounding", self.check_text(wrong, "--only", "bits")[1])
+
     def test_further_call_without_an_answer_says_nothing(self):
         raises = self.BY_COMPANY.replace("e = ", "assert q.shape[1] > 1; e = ", 1)
         status, text = self.check_text(raises, "--only", "bits", "--same-bits")

@@ -2,12 +2,19 @@
 
 use super::facts::{reports, suite};
 
-/// Of the faults that can be made in attention itself, it finds the missing scale, and softmax over the queries.
+/// Of the faults that can be made in attention itself, it finds a wrong scale, softmax over a wrong axis, and the base of the log-sum-exp.
 #[test]
 fn a_plain_comparison_shows_few_of_the_faults() {
     let suite = suite().unwrap();
     let plain: Vec<_> = suite.cases["plain"].iter().collect();
-    assert_eq!(plain, ["scale-missing", "softmax-over-queries"]);
+    let expected = [
+        "log-sum-exp-in-base-2",
+        "scale-missing",
+        "scale-without-root",
+        "softmax-over-heads",
+        "softmax-over-queries",
+    ];
+    assert_eq!(plain, expected);
     assert!(suite.of_attention.len() < suite.faults.len());
     let all: Vec<_> = suite.cases.keys().map(String::as_str).collect();
     assert_eq!(suite.shown_by(&all), suite.faults.len());
@@ -31,13 +38,13 @@ fn all_but_one_of_the_libraries_fail_a_case() {
     assert_eq!(clean.len(), 1);
     assert_eq!(clean[0].candidate, "candle_flash");
     let share = clean[0].passed as f64 / suite().unwrap().cases.len() as f64;
-    assert!((share - 1.0 / 3.0).abs() < 0.02, "{share}");
+    assert!((share - 1.0 / 3.0).abs() < 0.05, "{share}");
 }
 
 #[test]
 fn every_group_has_a_fault_and_every_fault_two_cases() {
     let suite = suite().unwrap();
-    for number in 1..=20 {
+    for number in 1..=suite.groups.len() as u64 {
         assert!(suite.faults.iter().any(|fault| fault.number == number), "{number}");
     }
     for fault in &suite.faults {

@@ -10,6 +10,7 @@ fn every_set_of_tests_was_tried_with_every_fault() {
         assert!(faults(set).eq(all.iter().copied()), "{}", set.repository);
     }
     assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse(row.count(Fate::Caught))));
+    assert_eq!(rows[0].name, "tiny-llm");
 }
 
 /// NaN, a query that sees nothing and f16 are in none of the tests.

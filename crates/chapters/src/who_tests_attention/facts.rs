@@ -94,12 +94,6 @@ pub fn caught_by_none(rows: &[Row]) -> Vec<&str> {
     faults(&rows[0].sets[0]).filter(none).collect()
 }
 
-/// The faults that none of the code under test could have.
-pub fn of_none(rows: &[Row]) -> usize {
-    let none = |fault: &&str| rows.iter().all(|row| row.fate(fault) == Fate::NoInput);
-    faults(&rows[0].sets[0]).filter(none).count()
-}
-
 /// A test of a few lines.
 #[derive(Clone)]
 pub struct Lines {

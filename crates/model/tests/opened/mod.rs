@@ -143,6 +143,42 @@ fn any_cut_into_chunks_gives_what_the_whole_gives() -> Result<()> {
     Ok(())
 }
 
+/// Sixteen texts that begin at other tokens, and are of other lengths; together, and the third one alone. With batch invariance to the bit.
+#[test]
+fn a_text_written_together_with_others_is_the_text_alone() -> Result<()> {
+    for name in ["llama", "gpt2"] {
+        let (mut network, ids) = (open(name), Expected::of(name).integers("ids"));
+        for invariant in [false, true] {
+            if invariant {
+                network.engine = fast::Flash::new().with_batch_invariance();
+            }
+            let first = |text: usize| text % 5; // so many tokens of each text were there before
+            let mut caches = vec![network.caches(); 16];
+            for (text, caches) in
+                caches.iter_mut().enumerate().filter(|(i, _)| first(*i) > 0)
+            {
+                network.forward_cached(&ids[..first(text)], caches)?;
+            }
+            let mut alone = vec![caches[2].clone()];
+            for step in 0..5 {
+                let tokens: Vec<usize> =
+                    (0..16).map(|text| ids[first(text) + step]).collect();
+                let together = network.forward_together(&tokens, &mut caches, |_| ())?;
+                let own = network.forward_together(&tokens[2..3], &mut alone, |_| ())?;
+                let of_text = together.rows(2, 1).into_owned();
+                compare(name, &of_text, &own);
+                assert!(!invariant || of_text == own, "{name}, step {step}");
+            }
+            let whole = network.forward(&ids[..first(2) + 5])?;
+            let mut last = network.caches();
+            let read = network.forward_cached(&ids[..first(2) + 5], &mut last)?;
+            compare(name, &read, &whole);
+            assert!(!invariant || read == whole, "{name}: a cache changed bits");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn heads_that_were_off_are_on_again() -> Result<()> {
     let (mut network, ids) = (open("llama"), Expected::of("llama").integers("ids"));
