@@ -855,7 +855,7 @@ class Report:
         broken = sum(o.verdict == "broken" for o in own)
         parts += [f"no result in {broken}"] if broken else []
         if not own and others:
-            parts.append(f"can't tell until {', '.join(map(str, others))} is mended")
+            parts.append(f"can't tell until {', '.join(map(str, others))} is fixed")
         for verdict, words in (("unsupported", "unsupported"), ("untried", f"not for {self.precision}")):
             left = sum(o.verdict == verdict for o in outcomes)
             parts += [f"{left} {words}" if tried else words] if left else []

@@ -54,7 +54,7 @@ def ones(p):
 
 
 def future(p):
-    """What comes later changes nothing."""
+    """A later token changes nothing before it."""
     y = x.clone()
     y[-1] += 1
     return same(p.multi_head(x, *w, 2, True)[:-1], p.multi_head(y, *w, 2, True)[:-1])
@@ -74,7 +74,7 @@ def as_formula(p):
 
 
 def as_formula_heads(p):
-    """The formula, several heads: a loop over slices of the columns."""
+    """Several heads give what the formula gives for each head, in a loop."""
     heads = [formula(*(y @ m[:, h : h + 4] for y, m in zip((x, x, x), w)), lower) for h in (0, 4)]
     return same(p.multi_head(x, *w, 2, True), torch.cat(heads, -1) @ w[3])
 
@@ -87,7 +87,7 @@ def last_queries(p):
 
 
 def chunks(p):
-    """Three tokens, then two, then one: as all at once. With a window and rotary positions."""
+    """Chunks of three, two and one tokens give what one pass gives, with a window and rotation."""
     parts = [
         {"q": a, "k": b, "v": c} for a, b, c in zip(*(y.split([3, 2, 1], 1) for y in (q, k, v)))
     ]
@@ -96,20 +96,20 @@ def chunks(p):
 
 
 def window(p):
-    """A window of w as a mask that is written out."""
+    """A window gives what the same mask gives, written out."""
     seen = lower & ~lower.tril(-3)
     return same(p.attention(q, k, v, causal=True, window=3)[0], formula(q, k, v, seen))
 
 
 def padding(p):
-    """Five hidden keys in front change nothing, also where all scores are far below 0."""
+    """Five hidden keys in front change nothing, even where all scores are far below 0."""
     front, low = [torch.cat([random(2, 5, 4), y], 1) for y in (-k - 3, v)], (q + 3) * 300
     mask = torch.cat([torch.zeros(6, 5), torch.ones(6, 6)], 1).bool()
     return same(p.attention(low, *front, mask=mask)[0], p.attention(low, -k - 3, v)[0])
 
 
 def hidden_nan(p):
-    """A hidden key that is NaN changes nothing; one that is seen shows."""
+    """A NaN in a hidden key changes nothing, and a NaN that is seen reaches the output."""
     a, b = k.clone(), v.clone()
     a[:, 5], b[:, 5] = math.nan, math.nan
     hidden = p.attention(q, a, b, causal=True)[0]
@@ -132,7 +132,7 @@ def large(p):
 
 
 def half(p):
-    """The formula where products are beyond 65,504 and scores aren't."""
+    """Products beyond 65,504, which f16 can't hold, give what the formula gives."""
     return same(
         p.attention(q * 500, k * 500, v, scale=1e-5)[0],
         formula(q * 500, k * 500, v, lower | True, 1e-5),
@@ -152,14 +152,14 @@ def seven_keys(p):
 
 
 def repeated(p):
-    """Heads that share keys: as if these were repeated."""
+    """Heads that share keys give what repeated keys give."""
     many = torch.cat([q, q + 1])
     each = p.attention(many, k.repeat_interleave(2, 0), v.repeat_interleave(2, 0))[0]
     return same(p.attention(many, k, v)[0], each)
 
 
 def gradients(p):
-    """The gradients are what small changes of the inputs say; two heads share their keys."""
+    """Gradients agree with small changes of the inputs, where two heads share their keys."""
     given = [y.clone().requires_grad_() for y in (q[:, :3], k[:1, :3], v[:1, :3])]
     return torch.autograd.gradcheck(
         lambda *y: p.attention(*y, causal=True)[0], given, raise_exception=False
@@ -167,7 +167,7 @@ def gradients(p):
 
 
 def rotary(p):
-    """As complex numbers: column pairs times e^(i · position · frequency), at position 1,001."""
+    """Rotary positions turn pairs of columns as complex numbers do, at position 1,001."""
     turn = torch.exp(1j * 1001 * 10000.0 ** (-torch.arange(2) / 2))
     near, far = (
         torch.view_as_complex(q.unflatten(-1, (2, 2))),
@@ -206,7 +206,7 @@ def parts(p):
 
 
 def dropout(p):
-    """In evaluation nothing is dropped; in training the mean is what evaluation gives."""
+    """Dropout does nothing in evaluation, and nothing on average in training."""
     torch.manual_seed(0)
     plain = p.attention(q, k, v)[0]
     mean = p.attention_dropout(q, k, v, 0.5, True, repeats=20000)

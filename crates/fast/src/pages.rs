@@ -36,8 +36,9 @@ pub fn parts<'s, T: attention::Float>(
     });
     let parts: Vec<_> = parts.collect();
     let (_, before) = parts.split_last().expect("there are rows");
-    let whole =
-        |part: &DMatrixView<T>| whole_blocks.is_some_and(|rows| part.nrows() % rows == 0);
+    let whole = |part: &DMatrixView<T>| {
+        whole_blocks.is_some_and(|rows| part.nrows().is_multiple_of(rows))
+    };
     if before.iter().all(whole) {
         return parts;
     }

@@ -384,7 +384,7 @@ impl Fault {
         "overflow and underflow",
         "linear attention's denominator",
         "latent attention",
-        "the same bits, whatever the company",
+        "the same bits in any company",
         "a soft cap on scores",
     ];
 }

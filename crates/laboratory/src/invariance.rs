@@ -23,7 +23,7 @@ pub enum Change {
     #[display("rows of other texts in the same product")]
     Rows,
     /// The text goes on.
-    #[display("a longer text")]
+    #[display("later tokens, which the mask hides")]
     LongerText,
     /// The text comes in chunks, with a cache, in place of all at once: token by token, or in longer ones.
     #[display("the text in chunks, with a cache")]

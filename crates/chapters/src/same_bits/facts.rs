@@ -74,6 +74,9 @@ pub struct Text {
     pub alone: String,
     #[serde(default)]
     pub together: String,
+    /// How far the winner's score was ahead at the token that differs, alone and together.
+    #[serde(default)]
+    pub leads: [f64; 2],
 }
 
 impl Run {
@@ -129,18 +132,18 @@ pub fn costs(record: &Record) -> Result<Vec<Cost>> {
         })
     };
     [
+        row("1,024 queries and keys, 8 heads", "attention", &[("n", 1024)]),
         row(
-            "attention of 1,024 tokens, 8 heads of width 64",
-            "attention",
-            &[("n", 1024)],
-        ),
-        row(
-            "one token against 4,096 keys, 8 heads",
+            "one query against 4,096 keys, 8 heads",
             "attention",
             &[("n", 4096), ("kv_heads", 8)],
         ),
-        row("the same, 2 heads of keys", "attention", &[("n", 4096), ("kv_heads", 2)]),
-        row("a row times 576 × 1,536 weights", "product", &[("n", 1)]),
+        row(
+            "the same, 2 heads of keys and values",
+            "attention",
+            &[("n", 4096), ("kv_heads", 2)],
+        ),
+        row("one row times 576 × 1,536 weights", "product", &[("n", 1)]),
         row("eight rows times the same", "product", &[("n", 8)]),
     ]
     .into_iter()

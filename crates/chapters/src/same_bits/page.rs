@@ -14,7 +14,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
 
 /// Which changes leave the bits of a row alone.
 fn kept(page: &mut Page) -> Result<()> {
-    let word = |holds: bool| if holds { "same" } else { "other" }.to_owned();
+    let word = |holds: bool| if holds { "same" } else { "differs" }.to_owned();
     page.table_of(
         "kept",
         &facts::kept()?,
@@ -54,6 +54,9 @@ fn written(page: &mut Page) -> Result<()> {
     let first = half.first()?;
     page.value("beginning", first.text.clone());
     page.value("parted", integer(first.parted.unwrap_or_default() + 1));
+    let [alone, together] = first.leads.map(|lead| fixed(lead, 3));
+    page.value("lead-alone", alone);
+    page.value("lead-together", together);
     page.file("alone.txt", shown(first, &first.alone));
     page.file("together.txt", shown(first, &first.together));
     page.value("texts", integer(half.texts.len()));

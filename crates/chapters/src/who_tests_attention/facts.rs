@@ -35,17 +35,14 @@ pub struct Row {
 /// The rows and the names of their sets.
 const ROWS: [(&str, &[&str]); 10] = [
     ("tiny-llm", &["tiny-llm"]),
-    (
-        "LLMs-from-scratch, its package and three folders",
-        &["rasbt-mha", "rasbt-swa", "rasbt-kv", "rasbt-pkg"],
-    ),
-    ("nanochat, with a Hopper GPU", &["nanochat-gpu"]),
+    ("LLMs-from-scratch", &["rasbt-mha", "rasbt-swa", "rasbt-kv", "rasbt-pkg"]),
+    ("nanochat, tests for a Hopper GPU", &["nanochat-gpu"]),
     ("CS336, assignment 1", &["cs336-1"]),
-    ("CS336, assignment 2, with a GPU", &["cs336-2-gpu"]),
+    ("CS336, assignment 2, tests for a GPU", &["cs336-2-gpu"]),
     ("minGPT", &["mingpt"]),
-    ("CS336, assignment 2, on a CPU", &["cs336-2"]),
+    ("CS336, assignment 2, tests for a CPU", &["cs336-2"]),
     ("Transformers, eager against SDPA", &["transformers-sdpa"]),
-    ("nanochat, on a CPU", &["nanochat"]),
+    ("nanochat, tests for a CPU", &["nanochat"]),
     ("Transformers, a model against itself", &["transformers-model"]),
 ];
 
@@ -94,6 +91,12 @@ pub fn caught_by_none(rows: &[Row]) -> Vec<&str> {
     faults(&rows[0].sets[0]).filter(none).collect()
 }
 
+/// The faults that could be in some of the code under test.
+pub fn possible(rows: &[Row]) -> BTreeSet<String> {
+    let some = |fault: &&str| rows.iter().any(|row| row.fate(fault) != Fate::NoInput);
+    faults(&rows[0].sets[0]).filter(some).map(str::to_owned).collect()
+}
+
 /// A test of a few lines.
 #[derive(Clone)]
 pub struct Lines {
@@ -129,15 +132,16 @@ pub fn lines() -> Result<Vec<Lines>> {
     Ok(lines)
 }
 
-/// Tests in the order in which each finds the most that those before it don't; with how many all up to there find.
-pub fn fewest(lines: &[Lines]) -> Vec<(Lines, usize)> {
+/// Tests in the order in which each adds the most of these faults; with how many all up to there find.
+pub fn fewest(lines: &[Lines], faults: &BTreeSet<String>) -> Vec<(Lines, usize)> {
     let (mut order, mut found) = (vec![], BTreeSet::new());
     loop {
-        let more = |lines: &Lines| lines.finds.difference(&found).count();
+        let new = |fault: &&String| faults.contains(*fault);
+        let more = |lines: &Lines| lines.finds.difference(&found).filter(new).count();
         // Of several the first.
         let best = lines.iter().rev().max_by_key(|lines| more(lines));
         let Some(best) = best.filter(|best| more(best) > 0) else { return order };
-        found.extend(best.finds.iter().cloned());
+        found.extend(best.finds.intersection(faults).cloned());
         order.push((best.clone(), found.len()));
     }
 }

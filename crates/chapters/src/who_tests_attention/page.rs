@@ -1,9 +1,12 @@
 //! The chapter's page: values, tables and tests.
 
-use super::facts::{Fate, Row, Set, caught_by_none, faults, fewest, lines, rows};
-use crate::figures::format::integer;
+use super::facts::{
+    Fate, Lines, Row, Set, caught_by_none, faults, fewest, lines, possible, rows,
+};
+use crate::figures::format::{integer, percent};
 use crate::output::Page;
 use anyhow::{Context as _, Result};
+use std::collections::BTreeSet;
 
 /// The tests that the page shows.
 const SHOWN: [&str; 4] = ["future", "chunks", "empty", "hidden_nan"];
@@ -17,25 +20,32 @@ pub fn generate(page: &mut Page) -> Result<()> {
             ("tests", &|row| row.name.to_owned()),
             ("how many", &|row| integer(row.tests())),
             ("caught", &|row| integer(row.count(Fate::Caught))),
-            ("let pass", &|row| integer(row.count(Fate::Passed))),
-            ("can't be there", &|row| integer(row.count(Fate::NoInput))),
+            ("missed", &|row| integer(row.count(Fate::Passed))),
+            ("not applicable", &|row| integer(row.count(Fate::NoInput))),
+            ("caught of those that apply", &|row| {
+                let [caught, missed] =
+                    [Fate::Caught, Fate::Passed].map(|fate| row.count(fate) as f64);
+                percent(caught / (caught + missed), 0)
+            }),
         ],
     );
     fates(page, &rows);
     meant_for(page, &rows);
     let all: Vec<_> = faults(&rows[0].sets[0]).collect();
+    let possible = possible(&rows);
     page.value("faults", integer(all.len()));
+    page.value("possible", integer(possible.len()));
     let none = caught_by_none(&rows);
     page.value("caught-by-none", integer(none.len()));
     page.value("best-caught", integer(rows[0].count(Fate::Caught)));
-    own(page)
+    own(page, &possible)
 }
 
 /// A row for each fault, a column for each set of tests.
 fn fates(page: &mut Page, rows: &[Row]) {
     let sign = |fate| match fate {
         Fate::Caught => "caught",
-        Fate::Passed => "let pass",
+        Fate::Passed => "missed",
         Fate::NoInput => "–",
     };
     let all: Vec<&str> = faults(&rows[0].sets[0]).collect();
@@ -71,26 +81,19 @@ fn meant_for(page: &mut Page, rows: &[Row]) {
     page.file("meant-for.md", list);
 }
 
-/// Tests of a few lines.
-fn own(page: &mut Page) -> Result<()> {
+/// Tests of a few lines, beside the faults that could be in the projects.
+fn own(page: &mut Page, possible: &BTreeSet<String>) -> Result<()> {
     let lines = lines()?;
-    let order = fewest(&lines);
-    let mut number = 0;
-    page.table(
+    let order = fewest(&lines, possible);
+    let finds = |lines: &Lines| lines.finds.intersection(possible).count();
+    page.table_of(
         "lines",
-        &["", "the test asks", "finds", "together"],
-        &order
-            .iter()
-            .map(|(lines, together)| {
-                number += 1;
-                vec![
-                    integer(number),
-                    lines.says.clone(),
-                    integer(lines.finds.len()),
-                    integer(*together),
-                ]
-            })
-            .collect::<Vec<_>>(),
+        &order,
+        &[
+            ("the test asks", &|(lines, _)| lines.says.clone()),
+            ("finds", &|(lines, _)| integer(finds(lines))),
+            ("together", &|(_, together)| integer(*together)),
+        ],
     );
     page.value("own-tests", integer(lines.len()));
     page.value("enough", integer(order.len()));
@@ -99,8 +102,9 @@ fn own(page: &mut Page) -> Result<()> {
         found.with_context(|| format!("lines.py has no {name}"))
     };
     for name in ["shape", "finite", "future", "chunks"] {
-        page.value(name, integer(of(name)?.finds.len()));
+        page.value(name, integer(finds(of(name)?)));
     }
+    page.value("four", integer(order[3].1));
     for name in SHOWN {
         page.file(format!("{}.txt", name.replace('_', "-")), of(name)?.source.clone());
     }

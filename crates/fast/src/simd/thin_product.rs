@@ -181,8 +181,8 @@ pub(crate) fn dots_in_order<S: InstructionSet, T: Float>(
                     }
                     _ => [sums[0]] = chains::<S, T, 1>(simd, x, w, first),
                 }
-                for row in 0..some {
-                    store(part, i + row, first, sums[row]);
+                for (row, &sums) in sums[..some].iter().enumerate() {
+                    store(part, i + row, first, sums);
                 }
                 i += some;
             }
@@ -221,9 +221,7 @@ fn chains<S: InstructionSet, T: Float, const M: usize>(
             let (mut j, from) = (0, r / square * square);
             while j < lanes {
                 let piece = &pieces[j + r % square][group];
-                for t in 0..square {
-                    rows[r][j + t] = piece[from + t];
-                }
+                rows[r][j..j + square].copy_from_slice(&piece[from..from + square]);
                 j += square;
             }
         }
