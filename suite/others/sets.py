@@ -181,7 +181,7 @@ SETS = [
         **A2,
         plant=plant.cs336_2_gpu,
         has=["tiles", "own gradient", "causal"],
-        meant_for="The same with the tests for a kernel in Triton, which are causal, too.",
+        meant_for="The tests for a kernel in Triton, which are causal, too, beside those for a CPU.",
         tests=["tests/test_attention.py"],
         changed="The tests that ask for a GPU run on the CPU (their device argument is dropped).",
     ),
@@ -199,7 +199,7 @@ SETS = [
         plant=plant.nanochat_gpu,
         has=["causal", "cache", "window", "shared keys", "heads"],
         meant_for=(
-            "The same with the tests that compare the fallback with FlashAttention-3 on a GPU."
+            "The tests that compare the fallback with FlashAttention-3 on a GPU, beside those for a CPU."
         ),
         tests=["tests/test_attention_fallback.py", "tests/test_engine.py"],
         changed=(
@@ -215,7 +215,7 @@ SETS = [
         plant=plant.rasbt_mha,
         has=["causal", "heads", "dropout"],
         meant_for=(
-            "Chapter 3: multi-head attention by einsum, held to the book's own multi-head "
+            "Chapter 3: multi-head attention by einsum, compared with the book's own multi-head "
             "attention."
         ),
         tests=["ch03/02_bonus_efficient-multihead-attention/tests/test_mha_implementations.py"],
@@ -228,7 +228,7 @@ SETS = [
         plant=plant.rasbt_swa,
         has=["causal", "heads", "dropout", "cache", "window", "positions"],
         meant_for=(
-            "Chapter 4: a sliding window with a cache, held to the same layer without a cache "
+            "Chapter 4: a sliding window with a cache, compared with the same layer without a cache "
             "and to GPT-2."
         ),
         tests=["tests.py"],
@@ -254,7 +254,7 @@ SETS = [
         plant=plant.rasbt_pkg,
         has=["causal", "heads", "dropout", "cache", "shared keys", "rotary halves", "positions"],
         meant_for=(
-            "The book's package: GPT-2, Llama 3 and Qwen3, held to a text written down once and"
+            "The book's package: GPT-2, Llama 3 and Qwen3, compared with a text written down once and"
             " to Transformers."
         ),
         tests=[
@@ -294,7 +294,7 @@ SETS = [
         ],
         meant_for=(
             "Weeks 1 and 2 of a course: a student's attention, rotary positions and shared "
-            "keys, held to MLX."
+            "keys, compared with MLX."
         ),
         tests=[
             f"tests_refsol/test_{name}.py"
@@ -333,7 +333,8 @@ SETS = [
         plant=plant.transformers_model,
         has=["mask", "causal", "heads", "dropout", "scale", "half", "rotary halves"],
         meant_for=(
-            "The same with the fault in the model's own code, so that its `eager` and its "
+            "The common tests of all models, on a small Llama, with the fault in the model's own "
+            "code, so that its `eager` and its "
             "`sdpa` share it."
         ),
         left_out=HF_LEFT_OUT,
@@ -350,7 +351,7 @@ SETS = [
         stops=True,
         tests=["tests/test_huggingface_import.py"],
         meant_for=(
-            "That GPT-2's weights can be taken over: the same numbers and the same text as "
+            "Whether GPT-2's weights load: the same numbers and the same text as "
             "Transformers' GPT-2."
         ),
         changed=(

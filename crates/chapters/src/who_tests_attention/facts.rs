@@ -41,9 +41,9 @@ const ROWS: [(&str, &[&str]); 10] = [
     ("CS336, assignment 2, tests for a GPU", &["cs336-2-gpu"]),
     ("minGPT", &["mingpt"]),
     ("CS336, assignment 2, tests for a CPU", &["cs336-2"]),
-    ("Transformers, eager against SDPA", &["transformers-sdpa"]),
+    ("Transformers, common tests: two ways compared", &["transformers-sdpa"]),
     ("nanochat, tests for a CPU", &["nanochat"]),
-    ("Transformers, a model against itself", &["transformers-model"]),
+    ("Transformers, common tests: both ways with the fault", &["transformers-model"]),
 ];
 
 impl Row {

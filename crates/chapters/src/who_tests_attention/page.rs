@@ -3,7 +3,7 @@
 use super::facts::{
     Fate, Lines, Row, Set, caught_by_none, faults, fewest, lines, possible, rows,
 };
-use crate::figures::format::{integer, percent};
+use crate::figures::format::integer;
 use crate::output::Page;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
@@ -22,17 +22,12 @@ pub fn generate(page: &mut Page) -> Result<()> {
             ("caught", &|row| integer(row.count(Fate::Caught))),
             ("missed", &|row| integer(row.count(Fate::Passed))),
             ("not applicable", &|row| integer(row.count(Fate::NoInput))),
-            ("caught of those that apply", &|row| {
-                let [caught, missed] =
-                    [Fate::Caught, Fate::Passed].map(|fate| row.count(fate) as f64);
-                percent(caught / (caught + missed), 0)
-            }),
         ],
     );
-    fates(page, &rows);
+    let possible = possible(&rows);
+    fates(page, &rows, &possible);
     meant_for(page, &rows);
     let all: Vec<_> = faults(&rows[0].sets[0]).collect();
-    let possible = possible(&rows);
     page.value("faults", integer(all.len()));
     page.value("possible", integer(possible.len()));
     let none = caught_by_none(&rows);
@@ -41,19 +36,18 @@ pub fn generate(page: &mut Page) -> Result<()> {
     own(page, &possible)
 }
 
-/// A row for each fault, a column for each set of tests.
-fn fates(page: &mut Page, rows: &[Row]) {
+/// A row for each fault that could be in one of the projects, a column for each set of tests.
+fn fates(page: &mut Page, rows: &[Row], possible: &BTreeSet<String>) {
     let sign = |fate| match fate {
         Fate::Caught => "caught",
         Fate::Passed => "missed",
         Fate::NoInput => "–",
     };
-    let all: Vec<&str> = faults(&rows[0].sets[0]).collect();
-    let cells = |fault: &&str| {
+    let cells = |fault: &String| {
         let fates = rows.iter().map(|row| sign(row.fate(fault)).to_owned());
         [format!("`{fault}`")].into_iter().chain(fates).collect()
     };
-    let table: Vec<Vec<String>> = all.iter().map(cells).collect();
+    let table: Vec<Vec<String>> = possible.iter().map(cells).collect();
     let header: Vec<_> =
         ["fault"].into_iter().chain(rows.iter().map(|row| row.name)).collect();
     page.table("fates", &header, &table);
