@@ -171,7 +171,7 @@ SETS = [
         plant=plant.cs336_2,
         has=["tiles", "own gradient"],
         meant_for=(
-            "A student's FlashAttention-2 in PyTorch, forward and backward, as it runs on any "
+            "A student's attention by tiles in PyTorch, forward and backward, as it runs on any "
             "machine."
         ),
         tests=["tests/test_attention.py"],
@@ -190,7 +190,7 @@ SETS = [
         **NANOCHAT,
         plant=plant.nanochat,
         has=["causal", "cache", "window", "shared keys", "heads"],
-        meant_for="The fallback for FlashAttention-3, and the cache, as they run on any machine.",
+        meant_for="Attention for a CPU, and the cache, as they run on any machine.",
         tests=["tests/test_attention_fallback.py", "tests/test_engine.py"],
     ),
     Set(
@@ -199,7 +199,7 @@ SETS = [
         plant=plant.nanochat_gpu,
         has=["causal", "cache", "window", "shared keys", "heads"],
         meant_for=(
-            "The tests that compare the fallback with FlashAttention-3 on a GPU, beside those for a CPU."
+            "The tests that compare it with a kernel for Hopper GPUs, beside those for a CPU."
         ),
         tests=["tests/test_attention_fallback.py", "tests/test_engine.py"],
         changed=(
