@@ -1,41 +1,42 @@
 // One row's sum of exponentials, with few digits, cut into parts in two ways. Each part adds its own keys, one after the other, at the same
 // time as the other parts; then the parts are added. A sum that is rounded after each step depends on the cut.
-import { choice, rare, time } from './figure.js';
+import { choice, time } from './figure.js';
 import { drawing, entries, shape, text } from './draw.js';
 
 const BANK = 5;
 const KEYS = 6;
+const DIGITS = 3;
 const CUTS = ['in one part', ...[1, 2, 3, 4, 5].map(keys => `cut after ${keys}`)];
 const [LEFT, CELL, TOP, LANE] = [12, 82, 58, 196];
 
-/** Rounded to so many decimal digits as a processor rounds to its bits: to the nearest, and from the middle to the even digit. */
-const rounded = (x, digits) => {
+/** Rounded to three decimal digits as a processor rounds to its bits: to the nearest, and from the middle to the even digit. */
+const rounded = x => {
     if (x === 0) {
         return 0;
     }
-    const unit = 10 ** (Math.floor(Math.log10(x)) - digits + 1);
+    const unit = 10 ** (Math.floor(Math.log10(x)) - DIGITS + 1);
     const units = Number((x / unit).toFixed(6)); // a sum of decimals, which the machine's own digits miss by a little
     const whole = Math.floor(units);
     const isUp = units - whole > 0.5 || (units - whole === 0.5 && whole % 2 === 1);
-    return Number(((whole + isUp) * unit).toPrecision(digits));
+    return Number(((whole + isUp) * unit).toPrecision(DIGITS));
 };
 /** With all its digits, also the zeros at its end. */
-const told = (x, digits) => x === 0 ? '0' : x.toPrecision(digits);
+const told = (x, more = 0) => x === 0 ? '0' : x.toPrecision(DIGITS + more);
 
 /** The additions of a lane, step by step: for each key that comes, and at the end for the parts. */
-const additions = (numbers, cut, digits) => {
+const additions = (numbers, cut) => {
     const ranges = cut === 0 ? [[0, KEYS]] : [[0, cut], [cut, KEYS]];
     const sums = ranges.map(() => []);
     ranges.forEach(([first, end], part) => {
         let sum = 0;
         for (let j = first; j < end; j += 1) {
             const before = sum;
-            sum = rounded(before + numbers[j], digits);
+            sum = rounded(before + numbers[j]);
             sums[part].push({ key: j, before, sum });
         }
     });
     const ends = sums.map(steps => steps.at(-1).sum);
-    return { ranges, sums, ends, sum: ends.length === 1 ? ends[0] : rounded(ends[0] + ends[1], digits) };
+    return { ranges, sums, ends, sum: ends.length === 1 ? ends[0] : rounded(ends[0] + ends[1]) };
 };
 
 export default attention => {
@@ -54,15 +55,13 @@ export default attention => {
             time('steps', 'additions', KEYS + 1, 0, { seconds: 14 }),
             choice('first', 'first way', CUTS, 0),
             choice('second', 'second way', CUTS, 3),
-            rare(choice('digits', 'digits that are kept', ['2', '3', '4'], 1)),
         ],
-        draw({ row, steps, first, second, digits: kept }) {
-            const digits = kept + 2;
+        draw({ row, steps, first, second }) {
             const exact = exponentials(row);
-            const numbers = exact.map(value => rounded(value, digits));
+            const numbers = exact.map(value => rounded(value));
             const done = Math.floor(steps + 1e-9);
             const fraction = steps - done;
-            const ways = [first, second].map(cut => additions(numbers, cut, digits));
+            const ways = [first, second].map(cut => additions(numbers, cut));
             const svg = drawing(2 * LEFT + KEYS * CELL, TOP + 2 * LANE + 4, `The exponentials of the row of “${tokens[row]}”, added in two orders`);
             tokens.forEach((token, j) => svg.append(text(LEFT + CELL * (j + 0.5), 12, token, 'middle', 'var(--fig-muted)')));
             ways.forEach((way, lane) => {
@@ -78,13 +77,13 @@ export default attention => {
                         const width = CELL - 7;
                         svg.append(
                             shape('rect', { x: x0, y: top, width, height: 34, fill: colour, 'fill-opacity': isAdded || isMoving ? 0.3 : 0.08, stroke: colour, 'stroke-opacity': isMoving ? 1 : 0.3 }),
-                            text(x0 + width / 2, top + 17, told(numbers[j], digits)),
+                            text(x0 + width / 2, top + 17, told(numbers[j])),
                         );
                         // A number on its way into the part's sum.
                         if (isMoving) {
                             const target = LEFT + CELL * (begin + 0.5);
                             const from = x0 + width / 2;
-                            svg.append(text(from + (target - from) * fraction, top + 34 + 36 * fraction, told(numbers[j], digits), 'middle', colour));
+                            svg.append(text(from + (target - from) * fraction, top + 34 + 36 * fraction, told(numbers[j]), 'middle', colour));
                         }
                     }
                     const made = way.sums[part].slice(0, Math.min(done, end - begin));
@@ -92,19 +91,19 @@ export default attention => {
                     const last = made.at(-1);
                     svg.append(
                         shape('path', { d: `M${left},${top + 48}h${CELL * (end - begin) - 12}`, stroke: colour, 'stroke-width': 2 }),
-                        text(left, top + 72, last ? `sum ${told(last.sum, digits)}` : 'sum 0', 'start'),
+                        text(left, top + 72, last ? `sum ${told(last.sum)}` : 'sum 0', 'start'),
                     );
-                    const word = made.length > 1 ? `${told(last.before, digits)} + ${told(numbers[last.key], digits)} = ${told(last.before + numbers[last.key], digits + 2)}` : '';
+                    const word = made.length > 1 ? `${told(last.before)} + ${told(numbers[last.key])} = ${told(last.before + numbers[last.key], 2)}` : '';
                     // In a part of one key there is no room, and nothing was rounded.
                     if (end - begin > 2) {
                         svg.append(text(left, top + 96, word, 'start', 'var(--fig-muted)'));
                     }
                 });
                 const isWhole = way.ranges.length === 1 ? done >= KEYS : done > KEYS;
-                const words = way.ranges.length === 1 ? '' : `${told(way.ends[0], digits)} + ${told(way.ends[1], digits)} = ${told(way.ends[0] + way.ends[1], digits + 2)}`;
+                const words = way.ranges.length === 1 ? '' : `${told(way.ends[0])} + ${told(way.ends[1])} = ${told(way.ends[0] + way.ends[1], 2)}`;
                 if (isWhole) {
-                    const other = told(ways[1 - lane].sum, digits);
-                    const mine = told(way.sum, digits);
+                    const other = told(ways[1 - lane].sum);
+                    const mine = told(way.sum);
                     const parting = [...mine].findIndex((letter, i) => letter !== other[i]);
                     const result = text(LEFT + KEYS * CELL, top + 128, '', 'end');
                     result.append(`${words === '' ? 'result ' : `${words}, rounded `}`);
@@ -113,16 +112,16 @@ export default attention => {
                     svg.append(result);
                 }
             });
-            const [one, other] = ways.map(way => told(way.sum, digits));
-            const right = told(exact.reduce((a, b) => a + b), 5);
+            const [one, other] = ways.map(way => told(way.sum));
+            const right = String(exact.reduce((a, b) => a + b)).slice(0, 6); // cut, not rounded
             const name = tokens[row];
             return {
                 svg,
                 says: done > KEYS
-                    ? one === other ? `Both orders give ${one} for “${name}”. With all digits the sum is ${right}.`
-                        : `The same six numbers, ${one} in one order and ${other} in the other. With all digits the sum is ${right}.`
+                    ? one === other ? `Both orders give ${one} for “${name}”. Without rounding it is ${right}…`
+                        : `The same six numbers, ${one} in one order and ${other} in the other. Without rounding it is ${right}…`
                     : done === KEYS ? 'All keys are added. A row that was cut still has to add its two parts.'
-                        : done === 0 ? `The six exponentials of the row of “${name}”, rounded to ${digits} digits. Each sum will be rounded to ${digits} digits, too.`
+                        : done === 0 ? `The six exponentials of the row of “${name}”, rounded to ${DIGITS} digits. Each sum will be rounded to ${DIGITS} digits, too.`
                             : `Each part has added ${done} ${done === 1 ? 'key' : 'keys'}, and rounded ${done === 1 ? 'nothing yet' : 'each sum'}.`,
             };
         },
