@@ -132,6 +132,14 @@ pub fn lines() -> Result<Vec<Lines>> {
     Ok(lines)
 }
 
+/// What the tests of `lines.py` share: inputs, the formula, a comparison.
+pub fn setup() -> Result<String> {
+    let source = read("lines.py")?;
+    let rest = source.split_once("def random(").context("no inputs")?.1;
+    let shared = rest.split_once("\n\n\ndef shape(").context("no first test")?.0;
+    Ok(format!("def random({}", shared.replace("\n\n\n", "\n\n")))
+}
+
 /// Tests in the order in which each adds the most of these faults; with how many all up to there find.
 pub fn fewest(lines: &[Lines], faults: &BTreeSet<String>) -> Vec<(Lines, usize)> {
     let (mut order, mut found) = (vec![], BTreeSet::new());

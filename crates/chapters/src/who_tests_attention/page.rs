@@ -1,7 +1,7 @@
 //! The chapter's page: values, tables and tests.
 
 use super::facts::{
-    Fate, Lines, Row, Set, caught_by_none, faults, fewest, lines, possible, rows,
+    Fate, Lines, Row, Set, caught_by_none, faults, fewest, lines, possible, rows, setup,
 };
 use crate::figures::format::integer;
 use crate::output::Page;
@@ -20,8 +20,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
             ("tests", &|row| row.name.to_owned()),
             ("how many", &|row| integer(row.tests())),
             ("caught", &|row| integer(row.count(Fate::Caught))),
-            ("missed", &|row| integer(row.count(Fate::Passed))),
-            ("not applicable", &|row| integer(row.count(Fate::NoInput))),
+            ("of those that apply", &|row| {
+                integer(row.count(Fate::Caught) + row.count(Fate::Passed))
+            }),
         ],
     );
     let possible = possible(&rows);
@@ -99,6 +100,7 @@ fn own(page: &mut Page, possible: &BTreeSet<String>) -> Result<()> {
         page.value(name, integer(finds(of(name)?)));
     }
     page.value("four", integer(order[3].1));
+    page.file("setup.txt", setup()?);
     for name in SHOWN {
         page.file(format!("{}.txt", name.replace('_', "-")), of(name)?.source.clone());
     }
