@@ -1,4 +1,5 @@
-//! The suite of all engines, on all of them: those of the crate `attention`, and `Flash` with every set of instructions and with two threads.
+//! The suite of all engines, on all of them: those of the crate `attention`, and `Flash` with every set of instructions, with two threads, and
+//! with one order of summation.
 
 use crate::engines::{Named, test_engines};
 use attention::engine::{ByWeights, Tiled};
@@ -25,12 +26,14 @@ fn table<T: Float>(tiles: Option<Tiles>) -> Vec<Named<T>> {
     let each = Instructions::available().into_iter().map(|instructions| {
         (format!("{instructions:?}"), alone.clone().with_instructions(instructions))
     });
-    all.extend(each.chain([("two threads".to_owned(), Ok(THREADS.clone()))]).map(
-        |(instructions, flash)| {
-            let flash = flash.unwrap().with_tiles(tiles).unwrap();
-            Named::new(name(&instructions, tiles), tiles.keys, flash)
-        },
-    ));
+    let others = [
+        ("two threads".to_owned(), Ok(THREADS.clone())),
+        ("batch-invariant".to_owned(), Ok(alone.clone().with_batch_invariance())),
+    ];
+    all.extend(each.chain(others).map(|(instructions, flash)| {
+        let flash = flash.unwrap().with_tiles(tiles).unwrap();
+        Named::new(name(&instructions, tiles), tiles.keys, flash)
+    }));
     all
 }
 
