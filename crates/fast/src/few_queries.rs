@@ -34,16 +34,19 @@ const TILES: [usize; 2] = [8, 32];
 const CHUNKS: usize = 16;
 
 impl Flash {
-    /// The result, if there are few enough queries.
+    /// Whether so many queries go this way.
+    pub(super) fn are_few(n_q: usize) -> bool {
+        FEW > 0 && n_q <= FEW
+    }
+
     pub(super) fn forward_few<T: Float>(
         &self,
         inputs: &PagedInputs<T>,
-    ) -> Option<FlashOutput<T>> {
-        let few = FEW > 0 && inputs.q.nrows() <= FEW;
-        few.then(|| match self.is_batch_invariant() {
+    ) -> FlashOutput<T> {
+        match self.is_batch_invariant() {
             true => self.forward_few_in_order(inputs),
             false => self.forward_few_in_chunks(inputs),
-        })
+        }
     }
 
     fn forward_few_in_chunks<T: Float>(&self, inputs: &PagedInputs<T>) -> FlashOutput<T> {

@@ -222,8 +222,8 @@ impl Flash {
         /// So many for each thread that none waits long for the last one.
         const TASKS: usize = 4;
         let (sizes, n_q) = (self.instructions.sizes::<T>(), inputs.lengths().0);
-        if let Some(forward) = self.forward_few(&PagedInputs::from(inputs)) {
-            return forward;
+        if Flash::are_few(n_q) {
+            return self.forward_few(&PagedInputs::from(inputs));
         }
         let threads =
             self.threads_for(inputs.lengths(), inputs.widths(), inputs.n_heads());
@@ -263,8 +263,8 @@ impl Flash {
         &self,
         inputs: &PagedInputs<T>,
     ) -> FlashOutput<T> {
-        if let Some(forward) = self.forward_few(inputs) {
-            return forward;
+        if Flash::are_few(inputs.q.nrows()) {
+            return self.forward_few(inputs);
         }
         let whole =
             |pages: &Pages<T>| (pages.pages().len() > 1).then(|| pages.gathered());

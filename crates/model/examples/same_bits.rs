@@ -42,11 +42,11 @@ const TEXTS: [&str; 16] = [
     "The first railway was built",
 ];
 
-/// A text that was written: its tokens, and each one's score over that of the second.
+/// A text that was written: its tokens, the bits of the two largest scores at each, and how far these are apart.
 #[derive(Default, Clone)]
 struct Written {
     tokens: Vec<usize>,
-    scores: Vec<Vec<u32>>, // of the likeliest: as bits
+    scores: Vec<[u32; 2]>,
     leads: Vec<f32>,
 }
 
@@ -83,7 +83,7 @@ fn write(
             let (first, second) = (order[0], order[1]);
             text.tokens.push(first);
             text.leads.push(row[first] - row[second]);
-            text.scores.push(vec![row[first].to_bits(), row[second].to_bits()]);
+            text.scores.push([row[first].to_bits(), row[second].to_bits()]);
             last[i] = first;
         }
     }

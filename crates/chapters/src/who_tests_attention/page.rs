@@ -1,7 +1,8 @@
 //! The chapter's page: values, tables and tests.
 
 use super::facts::{
-    Fate, Lines, Row, Set, caught_by_none, faults, fewest, lines, possible, rows, setup,
+    Fate, Lines, Row, Set, by_test, caught_by_none, faults, fewest, lines, possible,
+    rows, setup,
 };
 use crate::figures::format::integer;
 use crate::output::Page;
@@ -34,6 +35,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let none = caught_by_none(&rows);
     page.value("caught-by-none", integer(none.len()));
     page.value("best-caught", integer(rows[0].count(Fate::Caught)));
+    page.value("one-test", integer(by_test(&rows[0].sets[0])[0]));
+    let on_a_cpu = rows.iter().find(|row| row.name == "nanochat, tests for a CPU");
+    page.value("on-a-cpu", integer(on_a_cpu.context("no nanochat")?.tests()));
     own(page, &possible)
 }
 
