@@ -10,6 +10,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("cases", suite.cases.len().to_string());
     let elsewhere = suite.faults.len() - suite.of_attention.len();
     page.value("elsewhere", elsewhere.to_string());
+    page.value("planted", suite.faults.len().to_string());
     page.value("groups", suite.groups.len().to_string());
     page.value("of-attention", suite.of_attention.len().to_string());
     let (program, output) = facts::example()?;
