@@ -625,8 +625,14 @@ class TheSuite(unittest.TestCase):
             path = pathlib.Path(folder) / "my_attention.py"
             path.write_text(code, encoding="utf-8")
             printed = str(check.check_file(str(path), only="causal-after-a-cache")).splitlines()
+            # As *Does yours pass?* says, after its mask is mended.
+            path.write_text(code.replace(", 1)\n", ", 1 + k.shape[1] - q.shape[1])\n"), encoding="utf-8")
+            mended = check.check_file(str(path))
         # The second line has versions.
         self.assertEqual(printed[:1] + printed[2:], shown[:1] + shown[2:])
+        self.assertEqual(set(mended.faults), {"empty-row-nan", "hidden-nan"})
+        self.assertEqual(mended.counts["broken"], 2)
+        self.assertGreater(mended.counts["unsupported"], mended.counts["cases"] / 2)
 
     def test_readme_has_the_table_of_the_results(self):
         self.assertIn(take.table(), (HERE / "README.md").read_text(encoding="utf-8"))

@@ -126,8 +126,13 @@ fn main() -> Result<()> {
             let parted = tokens.position(|(a, b)| a != b);
             let until = parted.map_or(TOKENS, |at| at + 1);
             let same = (0..until).filter(|&at| alone.scores[at] == together.scores[at]);
+            // As long as the tokens are the same, so is the token that the largest score is of.
+            let largest = |text: &Written, at: usize| f32::from_bits(text.scores[at][0]);
+            let differences = (0..parted.unwrap_or(TOKENS))
+                .map(|at| (largest(alone, at) - largest(together, at)).abs());
             let mut row = json!({
                 "text": text, "parted": parted, "compared": until, "same_bits": same.count(),
+                "largest_difference": differences.fold(0.0, f32::max),
             });
             if let Some(at) = parted {
                 let end = TOKENS.min(at + 12);

@@ -26,4 +26,6 @@ fn a_bit_becomes_a_word_where_numbers_are_rounded_to_bf16() {
     assert!(single.same_bits() < 0.1 && single.parted() == 0);
     assert!(half.same_bits() < 0.1 && half.parted() > 1);
     assert!(one_order.same_bits() == 1.0 && one_order.parted() == 0);
+    let [single, half] = [single, half].map(|run| run.largest_difference());
+    assert!(half / single > 1000.0, "{half} against {single}");
 }

@@ -68,6 +68,8 @@ pub struct Text {
     /// The tokens up to there, that one included, and how many of them have scores of the same bits.
     pub compared: usize,
     pub same_bits: usize,
+    /// Of the largest score, while the tokens are the same.
+    pub largest_difference: f64,
     #[serde(default)]
     pub before: String,
     #[serde(default)]
@@ -88,6 +90,10 @@ impl Run {
     pub fn same_bits(&self) -> f64 {
         let sum = |of: fn(&Text) -> usize| self.texts.iter().map(of).sum::<usize>();
         sum(|text| text.same_bits) as f64 / sum(|text| text.compared) as f64
+    }
+
+    pub fn largest_difference(&self) -> f64 {
+        self.texts.iter().map(|text| text.largest_difference).fold(0.0, f64::max)
     }
 
     /// The text that parted first.

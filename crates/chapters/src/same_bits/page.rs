@@ -1,7 +1,7 @@
 //! The chapter's page: values and tables.
 
 use super::facts::{self, Run, Text};
-use crate::figures::format::{fixed, integer, percent};
+use crate::figures::format::{fixed, integer, percent, significant};
 use crate::output::Page;
 use crate::records::provenance;
 use anyhow::Result;
@@ -45,6 +45,9 @@ fn written(page: &mut Page) -> Result<()> {
             ("numbers", &|(name, _)| (*name).to_owned()),
             ("tokens whose scores kept their bits", &|(_, run)| {
                 percent(run.same_bits(), 0)
+            }),
+            ("largest difference of a score", &|(_, run)| {
+                significant(run.largest_difference(), 1)
             }),
             ("texts that diverged", &|(_, run)| {
                 format!("{} of {}", run.parted(), run.texts.len())

@@ -36,8 +36,12 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("caught-by-none", integer(none.len()));
     page.value("best-caught", integer(rows[0].count(Fate::Caught)));
     page.value("one-test", integer(by_test(&rows[0].sets[0])[0]));
-    let on_a_cpu = rows.iter().find(|row| row.name == "nanochat, tests for a CPU");
-    page.value("on-a-cpu", integer(on_a_cpu.context("no nanochat")?.tests()));
+    let of = |name: &str| rows.iter().find(|row| row.name == name).context("no row");
+    page.value("on-a-cpu", integer(of("nanochat, tests for a CPU")?.tests()));
+    page.value("mingpt", integer(of("minGPT")?.count(Fate::Caught)));
+    let both_ways = of("Transformers, common tests: both ways with the fault")?;
+    let [caught, passed] = [Fate::Caught, Fate::Passed].map(|fate| both_ways.count(fate));
+    page.value("both-ways", format!("{} of {}", integer(caught), integer(caught + passed)));
     own(page, &possible)
 }
 
