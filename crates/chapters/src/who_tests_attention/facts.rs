@@ -153,7 +153,8 @@ pub fn setup() -> Result<String> {
     let source = read("lines.py")?;
     let rest = source.split_once("def random(").context("no inputs")?.1;
     let shared = rest.split_once("\n\n\ndef shape(").context("no first test")?.0;
-    Ok(format!("def random({}", shared.replace("\n\n\n", "\n\n")))
+    let shared = shared.replace("\n\n\n", "\n\n");
+    Ok(format!("torch.set_default_dtype(torch.float64)\n\ndef random({shared}"))
 }
 
 /// Tests in the order in which each adds the most of these faults; with how many all up to there find.
