@@ -29,6 +29,9 @@ use xtask::{build, files, project::Project};
 /// which come when the page can be read, have limits of their own.
 const MOST_ON_THE_WIRE: usize = 400 * KIB;
 
+/// The number of elements of the text that may be laid out before a page first shows itself: the work that readers wait for on a slow phone.
+const MOST_LAID_OUT: usize = 3000;
+
 const KIB: usize = 1024;
 
 const LAPTOP: Screen = Screen { width: 1400, height: 900, dark: false, touch: false };
@@ -268,19 +271,21 @@ struct Visit {
     shift: f64,
     /// Seconds until the text was there, in its fonts.
     shown_after: f64,
+    /// Elements of the text that were laid out by then.
+    laid_out: usize,
     complaints: Vec<String>,
 }
 
 fn table(visits: &[Visit]) -> String {
     let mut table = format!(
-        "{:<36} {:>5} {:>12} {:>13} {:>6}\n",
-        "page", "width", "on the wire", "uncompressed", "CLS"
+        "{:<36} {:>5} {:>12} {:>13} {:>8} {:>6}\n",
+        "page", "width", "on the wire", "uncompressed", "laid out", "CLS"
     );
-    for Visit { page, width, on_the_wire, uncompressed, shift, .. } in visits {
+    for Visit { page, width, on_the_wire, uncompressed, laid_out, shift, .. } in visits {
         let (on_the_wire, uncompressed) = (kib(*on_the_wire), kib(*uncompressed));
         let _ = writeln!(
             table,
-            "{page:<36} {width:>5} {on_the_wire:>12} {uncompressed:>13} {shift:>6.3}"
+            "{page:<36} {width:>5} {on_the_wire:>12} {uncompressed:>13} {laid_out:>8} {shift:>6.3}"
         );
     }
     table
@@ -311,6 +316,13 @@ fn read(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visit
     tab.go(&site.url(page));
     let mut complaints: Vec<String> = tab.ask("checks.shown()");
     let shown_after = tab.ask::<f64>("performance.now()") / 1000.0;
+    let laid_out: usize = tab.ask("checks.laidOutAtFirst()");
+    if laid_out > MOST_LAID_OUT {
+        complaints.push(format!(
+            "{laid_out} elements are laid out at first, more than {MOST_LAID_OUT}"
+        ));
+    }
+    complaints.extend(tab.ask::<Vec<String>>("checks.whole()"));
     tab.run("checks.readToTheEnd()");
 
     let sent = site.take_sent();
@@ -337,6 +349,7 @@ fn read(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visit
         uncompressed: sent.iter().map(|file| file.uncompressed).sum(),
         shift,
         shown_after,
+        laid_out,
         complaints: complaints
             .iter()
             .map(|it| format!("{width} px wide, {it}"))

@@ -133,9 +133,22 @@
             box.removeAttribute('tabindex');
         }
     });
-    // Not before the fonts are there: the whole page would be laid out once more.
-    document.fonts.ready.then(mark);
     window.addEventListener('resize', mark);
+
+    // Each section is laid out while there is nothing else to do; but soon, since some screen readers don't see what is not laid out.
+    const idle = window.requestIdleCallback ? work => requestIdleCallback(work, { timeout: 500 }) : work => setTimeout(work, 50);
+    const sections = [...main.querySelectorAll(':scope > section')];
+    const settle = () => {
+        const section = sections.shift();
+        if (section) {
+            section.classList.add('settled');
+            idle(settle);
+        } else {
+            document.documentElement.classList.remove('settling');
+            mark();
+        }
+    };
+    window.addEventListener('load', () => idle(settle));
 
     let opened = [];
     window.addEventListener('beforeprint', () => {
@@ -231,6 +244,6 @@
     const playground = document.querySelector('meta[name="playground"]')?.content;
     if (playground && location.protocol !== 'file:') {
         const load = () => import(new URL(playground, document.baseURI));
-        window.addEventListener('load', () => window.requestIdleCallback ? requestIdleCallback(load) : setTimeout(load, 200));
+        window.addEventListener('load', () => idle(load));
     }
 })();

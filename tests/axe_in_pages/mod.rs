@@ -28,6 +28,7 @@ fn axe_finds_no_violation() {
             }
             tab.go(&site.url(page));
             tab.run("checks.shown()");
+            tab.run("checks.whole()");
             tab.run("axeChecks.figuresMove()");
             tab.run("checks.unfold()");
             // One theme for each screen, and the figures' states on the one with less room.

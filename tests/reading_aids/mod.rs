@@ -285,7 +285,7 @@ fn a_paragraph_that_was_copied_is_found_with_its_formulas() {
     let mut tab = reader.open("positions.html", LAPTOP);
     // The longest paragraph with a formula, of the text that is a section's own.
     let (copied, expected): (String, String) = tab.ask(
-        "(() => { const paragraphs = [...document.querySelectorAll('main > p:has(.katex)')]; \
+        "(() => { const paragraphs = [...document.querySelectorAll('main > section > p:has(.katex)')]; \
          const longest = paragraphs.sort((a, b) => b.textContent.length - a.textContent.length)[0]; \
          getSelection().selectAllChildren(longest); let heading = longest; \
          while (!/^H[123]$/.test(heading.tagName)) { heading = heading.previousElementSibling; } \

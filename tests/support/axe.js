@@ -26,7 +26,7 @@ globalThis.axeChecks = (() => {
 
     // Leaves nothing of the text but its figures: axe-core walks all of the page each time that it is asked.
     function keepFigures() {
-        document.querySelectorAll('main > *').forEach(part => {
+        document.querySelectorAll('main > :not(section), main > section > *').forEach(part => {
             if (!part.matches('.moving') && !part.querySelector('.moving')) {
                 part.remove();
             }

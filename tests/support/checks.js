@@ -51,6 +51,30 @@ globalThis.checks = (() => {
         return [];
     }
 
+    // How many elements of the text were laid out when the page first showed itself: the work that readers wait for.
+    let laidOut;
+    const counter = new MutationObserver(() => {
+        if (main() && !document.documentElement.classList.contains('fonts-pending')) {
+            counter.disconnect();
+            laidOut = all('main *').filter(element => element.checkVisibility({ contentVisibilityAuto: true })).length;
+        }
+    });
+    counter.observe(document, { subtree: true, attributeFilter: ['class'] });
+    const laidOutAtFirst = () => laidOut;
+
+    // Waits until what was out of sight is laid out, too.
+    async function whole() {
+        const deadline = performance.now() + 20000;
+        while (document.documentElement.classList.contains('settling')) {
+            if (performance.now() > deadline) {
+                return ['20 s after the page has loaded, some of it is not laid out'];
+            }
+            await frame();
+        }
+        await document.fonts.ready;
+        return [];
+    }
+
     // Scrolls to the bottom, a screen at a time, and stays there for half a second.
     async function readToTheEnd() {
         for (let top = 0; top < document.documentElement.scrollHeight; top += innerHeight) {
@@ -441,7 +465,7 @@ globalThis.checks = (() => {
                 const other = element.getBoundingClientRect();
                 return !other.width || other.right <= left || other.left >= right;
             };
-            complaints.push(...outside(box), ...all('main > *, .nav-chapters').filter(element => !beside(element))
+            complaints.push(...outside(box), ...all('main > :not(section), main > section > *, .nav-chapters').filter(element => !beside(element))
                 .map(element => `the headings lie on ${name(element)}`));
         }
         return complaints;
@@ -475,7 +499,7 @@ globalThis.checks = (() => {
     }
 
     return {
-        shown, readToTheEnd, shift, requested, unfold, layout, formulasFit, wear, themes, maths, fonts, readable, meaning, chapters,
+        shown, whole, laidOutAtFirst, readToTheEnd, shift, requested, unfold, layout, formulasFit, wear, themes, maths, fonts, readable, meaning, chapters,
         closeSidebar, headings, place,
     };
 })();

@@ -28,6 +28,11 @@ static LINK: Pattern = pattern!(
 /// The title of a page, and the title of the book behind it.
 static TITLE: Pattern = pattern!(r"<title>([^<]*) - ([^<]*)</title>");
 
+/// What may lie around a heading, where it begins and ends; and a heading of the second or third level.
+static BLOCK: Pattern = pattern!(
+    r"<(/?)(?:div|details|figure|blockquote|ul|ol|table)\b|(<h[23]\b)"
+);
+
 /// Changes all pages in a folder.
 ///
 /// # Errors
@@ -42,7 +47,7 @@ pub fn change(folder: &Path) -> Result<()> {
     };
     let titles: BTreeMap<_, _> = pages.iter().filter_map(title).collect();
     pages.par_iter().try_for_each(|(name, html)| {
-        let html = changed(html, &titles).with_context(|| name.clone())?;
+        let html = in_sections(&changed(html, &titles).with_context(|| name.clone())?);
         files::write(&folder.join(name), html)
     })
 }
@@ -71,9 +76,42 @@ fn changed(html: &str, titles: &BTreeMap<String, String>) -> Result<String> {
     ))
 }
 
+/// A page whose text has an element for each section, from a heading to the next, so that a browser can lay out first what is in sight:
+/// book.css and reader.js. What is before the first heading, and a heading inside of something else, stay as they are.
+fn in_sections(html: &str) -> String {
+    let Some((before, rest)) = html.split_once("<main>") else { return html.to_owned() };
+    let Some((text, after)) = rest.split_once("</main>") else { return html.to_owned() };
+    let mut sections = String::new();
+    let (mut done, mut depth, mut is_open) = (0, 0, false);
+    for block in BLOCK.captures_iter(text) {
+        match block.get(2) {
+            Some(heading) if depth == 0 => {
+                sections += &text[done..heading.start()];
+                sections += if is_open { "</section>\n<section>" } else { "<section>" };
+                (done, is_open) = (heading.start(), true);
+            }
+            Some(_) => {}
+            None if block[1].is_empty() => depth += 1,
+            None => depth -= 1,
+        }
+    }
+    sections += &text[done..];
+    let end = if is_open { "</section>\n" } else { "" };
+    format!("{before}<main>{sections}{end}</main>{after}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_section_lasts_from_a_heading_to_the_next() {
+        let page = "<main><h1>a</h1>b<h2 id=\"c\">c</h2><div><h2>d</h2></div><h3>e</h3>f</main><p>g";
+        let expected = "<main><h1>a</h1>b<section><h2 id=\"c\">c</h2><div><h2>d</h2></div></section>\n\
+            <section><h3>e</h3>f</section>\n</main><p>g";
+        assert_eq!(in_sections(page), expected);
+        assert_eq!(in_sections("<main><h1>a</h1></main>"), "<main><h1>a</h1></main>");
+    }
 
     const PAGE: &str = r#"<ul><li role="none"><button role="menuitem" class="theme" id="mdbook-theme-light">Light</button></li>
         <li role="none"><button role="menuitem" class="theme" id="mdbook-theme-coal">Coal</button></li></ul>
