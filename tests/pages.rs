@@ -153,14 +153,20 @@ impl Reader {
         Some(Self { browser: wait_for_turn(&program), site })
     }
 
-    /// Opens an address and waits until the page is shown and all of its figures move that can.
-    fn open(&mut self, address: &str, screen: Screen) -> Tab<'_> {
+    /// Opens an address and waits until the page is shown.
+    fn arrive(&mut self, address: &str, screen: Screen) -> Tab<'_> {
         let mut tab = self.browser.open(screen);
         tab.run_first(CHECKS);
         tab.go(&self.site.url(address));
         tab.run("checks.shown()");
+        tab
+    }
+
+    /// Opens an address and waits until the page is shown and all of its figures move that can.
+    fn open(&mut self, address: &str, screen: Screen) -> Tab<'_> {
+        let mut tab = self.arrive(address, screen);
         tab.run(
-            "new Promise(done => { const look = () => document.querySelector('figure[data-moves]:not(.moving)') \
+            "document.querySelector('figure[data-moves] > .play')?.click(); new Promise(done => { const look = () => document.querySelector('figure[data-moves]:not(.moving)') \
              ? requestAnimationFrame(look) : done(); look(); })",
         );
         tab

@@ -135,13 +135,14 @@
     });
     window.addEventListener('resize', mark);
 
-    // Each section is laid out while there is nothing else to do; but soon, since some screen readers don't see what is not laid out.
+    // Each section is laid out while there is nothing else to do, its formulas for screen readers a moment later; but soon, since some of these
+    // don't see what is not laid out.
     const idle = window.requestIdleCallback ? work => requestIdleCallback(work, { timeout: 500 }) : work => setTimeout(work, 50);
-    const sections = [...main.querySelectorAll(':scope > section')];
+    const steps = [...main.children].flatMap(part => ['settled', 'told'].map(name => [part, name]));
     const settle = () => {
-        const section = sections.shift();
-        if (section) {
-            section.classList.add('settled');
+        const [part, name] = steps.shift() ?? [];
+        if (part) {
+            part.classList.add(name);
             idle(settle);
         } else {
             document.documentElement.classList.remove('settling');
@@ -196,7 +197,7 @@
     const markChapters = () => {
         const finished = read(() => [...JSON.parse(localStorage.getItem(READ))]) ?? [];
         const [stopped] = read(() => [...JSON.parse(localStorage.getItem(PLACE))]) ?? [];
-        document.querySelectorAll('#mdbook-sidebar .chapter a').forEach(link => {
+        document.querySelectorAll('#mdbook-sidebar .chapter a, main .chapters a').forEach(link => {
             const isPlace = !link.matches('.active') && String(stopped).split('#')[0] === page(link);
             const label = finished.includes(page(link)) ? 'read' : isPlace ? 'you stopped here' : '';
             link.querySelector('.reading-mark')?.remove();
@@ -211,13 +212,78 @@
         });
     };
     markChapters();
-    const end = document.querySelector('.nav-wrapper:has(a[rel=prev])');
-    if (end) {
-        new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && read(() => {
-            const finished = read(() => [...JSON.parse(localStorage.getItem(READ))]) ?? [];
-            localStorage.setItem(READ, JSON.stringify([...new Set([...finished, page(location)])]));
-            markChapters();
-        })).observe(end);
+
+    // A chapter was read if each of its sections was in the window for as long as a fast reader takes. A visit goes on where the last one ended.
+    const SEEN = 'attention-built-seen';
+    const [LETTERS_A_SECOND, MOST_SECONDS] = [100, 30];
+    const stored = name => Object(read(() => JSON.parse(localStorage.getItem(name))) ?? {});
+    const hasEnd = document.querySelector('a[rel=prev]');
+    const unread = new Map();
+    if (hasEnd) {
+        const seen = [stored(SEEN)[page(location)] ?? []].flat();
+        const parts = main.querySelectorAll(':scope > section');
+        (parts.length ? parts : [main]).forEach(part => {
+            if (!seen.includes(part.firstElementChild.id)) {
+                unread.set(part, 1 + Math.min(part.textContent.length / LETTERS_A_SECOND, MOST_SECONDS));
+            }
+        });
+    }
+    const inWindow = new Set();
+    const looks = new IntersectionObserver(changes => changes.forEach(({ target, isIntersecting }) =>
+        isIntersecting ? inWindow.add(target) : inWindow.delete(target)));
+    unread.forEach((_, section) => looks.observe(section));
+    const reading = unread.size && setInterval(() => {
+        const begun = document.hidden ? [] : [...inWindow].filter(section => unread.has(section));
+        begun.forEach(section => unread.set(section, unread.get(section) - 1));
+        const done = begun.filter(section => unread.get(section) <= 0);
+        if (!done.length) {
+            return;
+        }
+        done.forEach(section => unread.delete(section));
+        read(() => {
+            const all = stored(SEEN);
+            all[page(location)] = [all[page(location)] ?? [], done.map(section => section.firstElementChild.id)].flat();
+            if (!unread.size) {
+                clearInterval(reading);
+                delete all[page(location)];
+                const finished = read(() => [...JSON.parse(localStorage.getItem(READ))]) ?? [];
+                localStorage.setItem(READ, JSON.stringify([...new Set([...finished, page(location)])]));
+                markChapters();
+            }
+            localStorage.setItem(SEEN, JSON.stringify(all));
+        });
+    }, 1000);
+
+    // Those who began a path by one of its links are led to its next chapter, until they leave it.
+    const PATH = 'attention-built-path';
+    const chosen = stored(PATH);
+    document.querySelectorAll('[data-path]').forEach(path => {
+        path.classList.toggle('chosen', path.dataset.path === chosen.name);
+        path.addEventListener('click', event => event.target.closest('a') && read(() => localStorage.setItem(PATH,
+            JSON.stringify({ name: path.dataset.path, question: path.querySelector('strong').textContent }))));
+    });
+    if (chosen.name && hasEnd) {
+        const paths = JSON.parse(main.querySelector('[data-paths]')?.dataset.paths ?? '[]');
+        const [, , number, count, next] = paths.find(([name]) => name === chosen.name) ?? [];
+        const element = (name, attributes, ...children) => {
+            const made = Object.assign(document.createElement(name), attributes);
+            made.append(...children);
+            return made;
+        };
+        const path = element('a', { href: `using-this-book.html#path-${encodeURIComponent(chosen.name)}` }, chosen.question);
+        const where = number ? `chapter ${number} of ${count}` : 'which this page is not on';
+        const leave = element('button', { type: 'button' }, 'Leave the path');
+        const line = element('nav', { className: 'in-path', ariaLabel: 'Your path' }, element('p', {}, 'Your path: ', path, ` (${where}). `, leave));
+        leave.addEventListener('click', () => {
+            read(() => localStorage.removeItem(PATH));
+            line.remove();
+        });
+        if (next) {
+            line.append(element('a', { className: 'nav-chapters next', href: next[0] }, `Next on your path: ${next[1]}`));
+        } else if (number) {
+            line.append(element('p', {}, 'This was the last chapter of your path.'));
+        }
+        document.querySelector('.nav-wrapper').prepend(line);
     }
 
     // Below a formula stand its shapes, which describe it.
@@ -240,10 +306,26 @@
     }
 
     // Figures that move come after the page can be read, and only where the build has put them. A page that is opened from
-    // a disk may load no modules, and keeps its still figures.
+    // a disk may load no modules, and keeps its still figures. A page whose figure has a button waits until it is wanted.
     const playground = document.querySelector('meta[name="playground"]')?.content;
     if (playground && location.protocol !== 'file:') {
-        const load = () => import(new URL(playground, document.baseURI));
-        window.addEventListener('load', () => idle(load));
+        const figures = document.querySelectorAll('figure[data-moves]');
+        const load = () => import(new URL(playground, document.baseURI)).catch(error => figures.forEach(figure => {
+            const words = document.createElement('p');
+            words.className = 'stuck';
+            words.textContent = `This figure stands still: its program can't run in this browser (${error.message}).`;
+            figure.querySelector('figcaption').before(words);
+        }));
+        const button = main.querySelector('figure[data-moves] > .play');
+        if (button) {
+            button.hidden = false;
+            const wanted = new AbortController();
+            ['pointerover', 'focusin', 'click'].forEach(name => button.parentElement.addEventListener(name, () => {
+                wanted.abort();
+                load();
+            }, wanted));
+        } else {
+            window.addEventListener('load', () => idle(load));
+        }
     }
 })();

@@ -489,10 +489,20 @@ fn a_figure_plays_pauses_and_steps() {
     assert!(!tab.ask::<bool>("globalThis.between"));
 }
 
+/// The front page loads no program before its figure is wanted.
 #[test]
 fn a_word_under_the_pointer_looks() {
     let Some(mut reader) = Reader::start() else { return };
-    let mut tab = reader.open("index.html", LAPTOP);
+    let mut tab = reader.arrive("index.html", LAPTOP);
+    tab.run("checks.whole()");
+    tab.run("new Promise(done => setTimeout(done, 1000))");
+    let asked = tab.ask::<Vec<String>>("checks.requested()");
+    assert!(!asked.iter().any(|file| file.contains("playground")), "{asked:?}");
+    let figure = point_of(&mut tab, "[data-figure=look]", 0.5);
+    tab.point_at(figure);
+    tab.run(
+        "new Promise(done => { const look = () => document.querySelector('[data-figure=look].moving') ? done() : setTimeout(look, 50); look(); })",
+    );
     let [river, city] = [example::river(), example::city()].map(|sentence| {
         let x = sentence.x;
         attention::attention(&x, &x, &x, Mask::none()).unwrap().1.weights
@@ -513,6 +523,27 @@ fn a_word_under_the_pointer_looks() {
     let expected =
         format!("By the river, “boat” takes {} from “river”", share(&river, 1, 4));
     assert!(said.starts_with(&expected), "{said}");
+}
+
+/// Where the module can't be compiled, each figure says so, and keeps no room for controls.
+#[test]
+fn a_figure_that_cannot_move_says_why() {
+    let Some(mut reader) = Reader::start() else { return };
+    let address = reader.site.url("softmax.html");
+    let mut tab = reader.arrive("index.html", PHONE);
+    tab.run_first("delete globalThis.WebAssembly;");
+    tab.go(&address);
+    let told: String = tab.ask(
+        "new Promise(done => { const look = () => { const told = document.querySelector('[data-figure=softmax] > .stuck'); \
+         told ? done(told.textContent) : setTimeout(look, 50); }; look(); })",
+    );
+    assert_eq!(
+        told,
+        "This figure stands still: its program can't run in this browser (WebAssembly is not defined)."
+    );
+    let room: String =
+        tab.ask("getComputedStyle(document.querySelector('[data-figure=softmax]'), '::after').content");
+    assert_eq!(room, "none");
 }
 
 #[test]

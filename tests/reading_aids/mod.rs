@@ -368,7 +368,10 @@ fn the_list_of_chapters_marks_what_was_read() {
         ["intuition.html", "softmax.html", "using-this-book.html"]
             .map(|page| reader.site.url(page));
     let mut tab = reader.open("intuition.html", LAPTOP);
-    const MARKS: &str = "[...document.querySelectorAll('.reading-mark')].map(mark => [mark.closest('a').pathname.split('/').pop(), mark.ariaLabel])";
+    // Seconds of reading pass in some milliseconds.
+    tab.run_first("{ const usual = setInterval; globalThis.setInterval = (work, time) => usual(work, time / 200); }");
+    tab.go(&intuition);
+    const MARKS: &str = "[...document.querySelectorAll('#mdbook-sidebar .reading-mark')].map(mark => [mark.closest('a').pathname.split('/').pop(), mark.ariaLabel])";
     let marks = |tab: &mut Tab| tab.ask::<Vec<(String, String)>>(MARKS);
     let expected = |marks: &[(&str, &str)]| -> Vec<(String, String)> {
         marks
@@ -377,8 +380,21 @@ fn the_list_of_chapters_marks_what_was_read() {
             .collect()
     };
     assert_eq!(marks(&mut tab), expected(&[]));
+    tab.run("checks.shown()");
+    tab.run("checks.whole()");
+    // A reader who goes to the end at once has read nothing.
     tab.run("scrollTo({ top: 1e9, behavior: 'instant' })");
     tab.run(A_WHILE);
+    assert_eq!(marks(&mut tab), expected(&[]));
+    // Half of the page now, and the rest at another visit.
+    const READ: &str = "(async share => { for (let top = 0; top < share * document.documentElement.scrollHeight; top += 0.7 * innerHeight) { \
+        scrollTo({ top, behavior: 'instant' }); await new Promise(done => setTimeout(done, 250)); } })";
+    tab.run(&format!("{READ}(0.6)"));
+    assert_eq!(marks(&mut tab), expected(&[]));
+    tab.go(&intuition);
+    tab.run("checks.shown()");
+    tab.run("scrollTo({ top: 0.5 * document.documentElement.scrollHeight, behavior: 'instant' })");
+    tab.run(&format!("{READ}(1)"));
     assert_eq!(marks(&mut tab), expected(&[("intuition.html", "read")]));
     let Shift { value, moved } = tab.ask("checks.shift()");
     assert_eq!(value, 0.0, "{moved:?}");
@@ -403,6 +419,47 @@ fn the_list_of_chapters_marks_what_was_read() {
             0,
             "{stored}"
         );
+    }
+}
+
+/// A path that was begun leads from its chapters to the next one, past those that it leaves out, and back from elsewhere.
+#[test]
+fn a_path_leads_from_chapter_to_chapter_until_it_is_left() {
+    let Some(mut reader) = Reader::start() else { return };
+    let [masking, positions, softmax] =
+        ["masking.html", "positions.html", "softmax.html"].map(|page| reader.site.url(page));
+    let mut tab = reader.open("using-this-book.html", LAPTOP);
+    const LINE: &str = "document.querySelector('.in-path')?.textContent ?? ''";
+    tab.run(
+        "document.addEventListener('click', event => event.preventDefault()); \
+         document.querySelector('[data-path=flash] a[href=\"softmax.html\"]').click()",
+    );
+    tab.go(&softmax);
+    let question = "How does flash attention do without a matrix of weights?";
+    let line = |place: &str, next: &str| {
+        format!("Your path: {question} ({place}). Leave the path{next}")
+    };
+    let next = "Next on your path: Scaled dot-product attention";
+    assert_eq!(tab.ask::<String>(LINE), line("chapter 2 of 9", next));
+    let Shift { value, moved } = tab.ask("checks.shift()");
+    assert_eq!(value, 0.0, "{moved:?}");
+    // The book's next chapter is another one.
+    tab.go(&masking);
+    assert_eq!(tab.ask::<String>(LINE), line("chapter 5 of 9", "Next on your path: Counting"));
+    tab.go(&positions);
+    assert_eq!(tab.ask::<String>(LINE), line("which this page is not on", ""));
+    let back = tab.ask::<String>("document.querySelector('.in-path a').href");
+    tab.go(&back);
+    let chosen = "[...document.querySelectorAll('.path.chosen')].map(path => path.id)";
+    assert_eq!(tab.ask::<Vec<String>>(chosen), ["path-flash"]);
+    tab.go(&softmax);
+    tab.run("document.querySelector('.in-path button').click()");
+    assert_eq!(tab.ask::<String>(LINE), "");
+    // What others have written there is no path.
+    for stored in ["{", "7", "null", "{\"name\": 1}"] {
+        tab.run(&format!("localStorage.setItem('attention-built-path', '{stored}')"));
+        tab.go(&softmax);
+        assert!(!tab.ask::<String>(LINE).contains("Next on"), "{stored}");
     }
 }
 

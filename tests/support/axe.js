@@ -11,6 +11,7 @@ globalThis.axeChecks = (() => {
 
     // Waits until all figures of the page move that can.
     async function figuresMove() {
+        document.querySelector('figure[data-moves] > .play')?.click();
         while (document.querySelector('figure[data-moves]:not(.moving)')) {
             await new Promise(requestAnimationFrame);
         }

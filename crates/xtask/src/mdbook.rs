@@ -11,6 +11,7 @@ use crate::preprocess::snippets::Snippets;
 use crate::project::Project;
 use crate::repository::Repository;
 use anyhow::{Context, Result, bail};
+use fs_err as fs;
 use mdbook_driver::MDBook;
 use mdbook_html::HtmlHandlebars;
 use mdbook_preprocessor::Preprocessor;
@@ -63,12 +64,16 @@ pub fn render(
 }
 
 /// Writes the pages, and what the book has beside its chapters. mdBook would publish what editors leave there, and stop at a lock
-/// file of Emacs, so it sees an empty folder.
+/// file of Emacs, so it sees a folder with nothing but the page of an error.
 fn write(project: &Project, book: &MDBook) -> Result<()> {
     let renderer = HtmlHandlebars::new();
     let (chapters, preprocessed) = book.preprocess_book(&renderer)?;
     let destination = book.build_dir_for(renderer.name());
     let nothing = tempfile::tempdir().context("no temporary folder can be made")?;
+    let error = project.chapters().join("404.md");
+    if error.exists() {
+        fs::copy(&error, nothing.path().join("404.md"))?;
+    }
     let mut config = book.config.clone();
     config.book.src = nothing.path().to_owned();
     let mut context = RenderContext::new(project.root(), chapters, config, &destination);

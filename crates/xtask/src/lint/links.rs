@@ -112,12 +112,13 @@ pub(super) fn without_address(sources: &Sources) -> Vec<Finding> {
     sources.chapters.iter().flat_map(without_in).collect()
 }
 
-/// Chapters that the summary leaves out. Files that chapters include are parts of chapters.
+/// Chapters that the summary leaves out. Files that chapters include are parts of chapters, and mdBook makes the page of an error of `404.md`.
 pub(super) fn forgotten(sources: &Sources) -> Vec<Finding> {
     let mut named: BTreeSet<_> = of_all(sources).map(|include| include.file).collect();
     named.extend(linked_files(&sources.summary));
-    let forgotten =
-        sources.chapters.iter().filter(|chapter| !named.contains(&chapter.path));
+    let forgotten = sources.chapters.iter().filter(|chapter| {
+        !named.contains(&chapter.path) && !chapter.path.ends_with("404.md")
+    });
     let message = "this chapter is not in SUMMARY.md";
     forgotten.map(|chapter| chapter.finding(1, message)).collect()
 }

@@ -1,7 +1,7 @@
 //! `preprocess katex`: what the chapters go through on their way to HTML. `mdbook-katex` renders their formulas. What it cannot
 //! parse it would only log, so its HTML is checked: such a formula fails the book.
 
-use super::{exercises, listings, minutes, numbers, punctuation, terms};
+use super::{exercises, listings, numbers, paths, punctuation, terms};
 use crate::files;
 use crate::lint::html::Page;
 use crate::markdown;
@@ -42,7 +42,7 @@ impl Preprocessor for Katex {
     ///
     /// If a formula does not parse: the message names the chapter, its line and the formula.
     fn run(&self, context: &PreprocessorContext, mut book: Book) -> Result<Book> {
-        minutes::insert(&mut book)?;
+        paths::insert(&mut book)?;
         let tasks = self.project.root().join("crates/exercises/tasks");
         let solutions = context.config.get::<bool>(SOLUTIONS)?.unwrap_or(true);
         exercises::insert(&mut book, &tasks, solutions)?;

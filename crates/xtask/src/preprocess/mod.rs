@@ -6,7 +6,7 @@
 mod exercises;
 pub mod katex;
 pub(crate) mod listings;
-mod minutes;
+mod paths;
 mod numbers;
 mod punctuation;
 pub mod snippets;
