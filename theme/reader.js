@@ -151,6 +151,7 @@
     };
     window.addEventListener('load', () => idle(settle));
 
+    document.getElementById('print')?.addEventListener('click', () => window.print());
     let opened = [];
     window.addEventListener('beforeprint', () => {
         opened = [...document.querySelectorAll('main details:not([open])')];

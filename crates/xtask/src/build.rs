@@ -74,6 +74,8 @@ pub fn build(project: &Project, options: &Options) -> Result<()> {
     if options.formats || options.api || options.repository.is_some() {
         fail_on(&lint::pages(&finished)?)?; // the new links, too
     }
+    // The page with all chapters takes a browser most of a minute. It was there for the PDF; readers print one page, or that.
+    fs::remove_file(finished.join("print.html"))?;
     move_into_place(&project.book(), &finished, &staging.path().join("last"))?;
     let pages = lint::pages::count(&project.book());
     activity.done(&format!("built {} in target/book", count(pages, "page")));

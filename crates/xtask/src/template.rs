@@ -25,6 +25,11 @@ static LINK: Pattern = pattern!(
     r#"(?s)(<a rel="[^"]*" href="([^"]*)" class=")mobile-(nav-chapters (previous|next)") title="[^"]*" aria-label="[^"]*"([^>]*>).*?</a>"#
 );
 
+/// The link to a page with all chapters, which a browser needs most of a minute for.
+static PRINT: Pattern = pattern!(
+    r#"(?s)<a href="[^"]*print\.html" title="Print this book" aria-label="Print this book">(.*?)</a>"#
+);
+
 /// The title of a page, and the title of the book behind it.
 static TITLE: Pattern = pattern!(r"<title>([^<]*) - ([^<]*)</title>");
 
@@ -56,6 +61,9 @@ fn changed(html: &str, titles: &BTreeMap<String, String>) -> Result<String> {
     let html = EMPTY_HEADER.replace_all(html, "<td$1></td>");
     let html = THEME.replace_all(&html, "");
     let html = ARROWS.replace_all(&html, "");
+    let print = "<button type=\"button\" class=\"icon-button\" id=\"print\" title=\"Print this page\" \
+                 aria-label=\"Print this page\">$1</button>";
+    let html = PRINT.replace_all(&html, print);
     let linked = |link: &Captures| {
         let [before, href, class, direction, after] =
             [1, 2, 3, 4, 5].map(|part| &link[part]);
@@ -116,6 +124,7 @@ mod tests {
     const PAGE: &str = r#"<ul><li role="none"><button role="menuitem" class="theme" id="mdbook-theme-light">Light</button></li>
         <li role="none"><button role="menuitem" class="theme" id="mdbook-theme-coal">Coal</button></li></ul>
         <th></th><th>key</th>
+        <a href="print.html" title="Print this book" aria-label="Print this book">P</a>
         <a rel="next prefetch" href="b.html" class="mobile-nav-chapters next" title="Next chapter" aria-label="Next chapter" aria-keyshortcuts="Right">
             <span><svg></svg></span>
         </a>
@@ -127,6 +136,7 @@ mod tests {
             BTreeMap::from([("b.html".to_owned(), "Bread &amp; Water".to_owned())]);
         let expected = r#"<ul><li role="none"><button role="menuitem" class="theme" id="mdbook-theme-light">Light</button></li></ul>
         <td></td><th>key</th>
+        <button type="button" class="icon-button" id="print" title="Print this page" aria-label="Print this page">P</button>
         <a rel="next prefetch" href="b.html" class="nav-chapters next" aria-keyshortcuts="Right">Next: Bread &amp; Water</a>"#;
         assert_eq!(changed(PAGE, &titles).unwrap(), expected);
         let front = "<title>A book - A book</title><meta content=\"A book - A book\">";

@@ -220,7 +220,7 @@ fn a_book_that_fails_leaves_the_last_one_whole() {
     let book = small_book(&format!("# Softmax\n\nThe first of them: ${formula}$\n"));
     let built = build(&book);
     assert_eq!(built.code, 0, "{}", built.stderr);
-    says(&built.stderr, &["built 5 pages in target/book"]);
+    says(&built.stderr, &["built 4 pages in target/book"]);
     let annotation = format!("{formula}</annotation>");
     says(&built_page(&book), &["The first of them", &annotation]);
 
