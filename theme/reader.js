@@ -315,7 +315,7 @@
             const words = document.createElement('p');
             words.className = 'stuck';
             words.textContent = `This figure stands still: its program can't run in this browser (${error.message}).`;
-            figure.querySelector('figcaption').before(words);
+            figure.append(words);
         }));
         const button = main.querySelector('figure[data-moves] > .play');
         if (button) {

@@ -1,4 +1,4 @@
-// What all figures that move share: a drawing, a clock, controls below it, a sentence that says what is to be seen, undo and reset, and a
+// What all figures that move share: a drawing, a clock, controls below or beside it, a sentence that says what is to be seen, undo and reset, and a
 // state that stands in the address of the page.
 
 /** The controls of a figure. A slider goes from `least` to `most`; a choice has `options`. */
@@ -162,7 +162,7 @@ export class Figure {
         });
         still.before(this.drawing);
         this.drawing.append(still);
-        this.drawing.after(this.panel);
+        figure.append(this.panel);
         this.show();
         figure.classList.add('moving');
     }
