@@ -1,7 +1,7 @@
 //! `preprocess katex`: what the chapters go through on their way to HTML. `mdbook-katex` renders their formulas. What it cannot
 //! parse it would only log, so its HTML is checked: such a formula fails the book.
 
-use super::{exercises, listings, numbers, paths, punctuation, terms};
+use super::{exercises, formulas, listings, numbers, paths, punctuation, terms};
 use crate::files;
 use crate::lint::html::Page;
 use crate::markdown;
@@ -123,7 +123,13 @@ fn html(formula: &str) -> Result<String, String> {
     if html.contains(ERROR_COLOUR) {
         return Err("unknown command".to_owned());
     }
-    Ok(html)
+    let html = formulas::with_roles(&html);
+    let is_on_its_own = html.starts_with("<span class=\"katex-display\">");
+    Ok(if is_on_its_own {
+        formulas::broken_before_relations(&html)
+    } else {
+        html.into_owned()
+    })
 }
 
 /// `src/softmax.md:12`, or without the line when the formula came in by an include.

@@ -6,8 +6,9 @@
 mod exercises;
 pub mod katex;
 pub(crate) mod listings;
-mod paths;
+mod formulas;
 mod numbers;
+mod paths;
 mod punctuation;
 pub mod snippets;
 mod terms;
