@@ -301,21 +301,21 @@ fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
     let [w_q, w_k, _] = example::projections();
     let scores = attention::scaled_scores(&(&x * w_q), &(&x * w_k)).unwrap();
     let shows = |i: usize, j: usize| {
-        format!("Row {}, column {}.", i + 1, j + 1)
+        format!("S = Q Kᵀ / √2. Row {}, column {}: ", i + 1, j + 1)
             + "|"
             + &format!("= {:.2}.", scores[(i, j)]).replace('-', "−")
     };
     let is_shown = |tab: &mut Tab, i, j| {
-        let said = says(tab, "steps");
+        let said = says(tab, "layer");
         let expected = shows(i, j);
         let (start, end) = expected.split_once('|').unwrap();
         assert!(said.starts_with(start) && said.ends_with(end), "{said}\n{expected}");
     };
     is_shown(&mut tab, 2, 1);
-    let point = point_of(&mut tab, "[data-figure=steps] .drawing g:last-of-type", 0.5);
+    let point = point_of(&mut tab, "[data-figure=layer] .drawing g:last-of-type", 0.5);
     tab.click(point);
     is_shown(&mut tab, 5, 5);
-    assert_eq!(address_of(&mut tab), format!("{page}?steps=0_4_6_6"));
+    assert_eq!(address_of(&mut tab), format!("{page}?layer=0_4_6_6"));
 }
 
 #[test]
@@ -622,22 +622,24 @@ fn a_dropped_path_changes_the_gradient_as_in_the_crate() {
     for (path, name) in [(1, "queries"), (2, "keys"), (3, "values")] {
         let term = DVector::from_vec(layer.path(path - 1).ok().unwrap().entries());
         let kept = &whole - term;
-        let mut tab = reader.open(&format!("backward.html?backward=7_{path}"), LAPTOP);
+        let mut tab = reader.open(&format!("backward.html?layer={path}_7"), LAPTOP);
         let expected = format!(
             "Without the path through the {name}, dX has {:.2} of its length, and the cosine of its angle to the right one is {:.2}.",
             kept.norm() / whole.norm(),
             whole.dot(&kept) / (whole.norm() * kept.norm()),
         );
-        let said = says(&mut tab, "backward");
+        let said = says(&mut tab, "layer");
         assert!(said.ends_with(&expected), "{said}\n{expected}");
     }
-    // A press on a node of the map chooses its gradient.
+    // A press on a matrix of the map chooses its gradient.
     let mut tab = reader.open("backward.html", LAPTOP);
-    let point =
-        point_of(&mut tab, "[data-figure=backward] .drawing g:nth-of-type(4)", 0.5);
+    let point = point_of(&mut tab, "[data-figure=layer] .drawing g:nth-of-type(3)", 0.5);
     tab.click(point);
-    let said = says(&mut tab, "backward");
-    assert_eq!(said, "dV = Aᵀ dO. It has the shape of V, (6, 2).");
+    let value = layer.matrix("dV", 0).ok().unwrap();
+    let said = says(&mut tab, "layer");
+    assert!(said.starts_with("dV = Aᵀ dO. Row 3, column 2: "), "{said}");
+    let number = format!("= {:.2}.", value.entries()[2 * value.columns() + 1]);
+    assert!(said.replace('−', "-").ends_with(&number), "{said}");
 }
 
 #[test]

@@ -25,6 +25,39 @@ export const drawing = (width, height, name) => shape('svg', {
 export const text = (x, y, words, anchor = 'middle', colour = 'var(--fig-fg)') =>
     shape('text', { x, y, dy: '0.35em', 'text-anchor': anchor, fill: colour }, words);
 
+/** The colour of queries, keys or values, if a name has one of their letters and no other. */
+export const roleOf = name => {
+    const roles = new Set(name.match(/[QKV]/gu));
+    return roles.size === 1 ? `var(--role-${[...roles][0].toLowerCase()})` : undefined;
+};
+
+/** Words with symbols in them, set as a formula: `S_1 = Q Kᵀ / √2`. A symbol is a capital letter, with a d before it, an index and ᵀ behind it. */
+export const formula = (x, y, words, anchor = 'middle') => {
+    const line = text(x, y, '', anchor);
+    const part = (letters, attributes = {}) => line.append(shape('tspan', attributes, letters));
+    const maths = { 'font-family': 'KaTeX_Math, serif', 'font-style': 'italic', 'font-size': '1.1em' };
+    for (const [, plain, symbol, index, isTurned] of words.matchAll(/(.*?)(?:(d?[A-Z])(?:_([A-Z\d]))?(ᵀ)?(?![a-z])|$)/gu)) {
+        const colour = symbol && roleOf(`${symbol}${index ?? ''}`);
+        const role = colour ? { fill: colour } : {};
+        if (plain) {
+            part(plain);
+        }
+        if (symbol) {
+            part(symbol, { ...maths, ...role });
+        }
+        if (index) {
+            part(index, { ...maths, ...role, 'font-size': '0.8em', dy: '0.25em' });
+        }
+        if (isTurned) {
+            part('⊤', { 'font-family': 'KaTeX_Main, serif', 'font-size': '0.8em', dy: index ? '-0.75em' : '-0.45em', ...role });
+        }
+        if (index || isTurned) {
+            part('\u200b', { dy: isTurned ? '0.36em' : '-0.2em' });
+        }
+    }
+    return line;
+};
+
 /** A matrix of the crate as a function of row and column. */
 export const entries = matrix => {
     const { columns, entries } = matrix;
