@@ -774,7 +774,8 @@ fn the_trained_model_looks_and_writes_as_the_crate_does() {
 
     let bytes = std::fs::read(book().0.join("trained/book.i8")).unwrap();
     let writer = playground_native::Writer::new(&bytes).unwrap();
-    let written = writer.write("the sc", &[0, 9], 20, 1.0, 3).unwrap();
+    let mut written = writer.begin("the sc", &[0, 9], 3).unwrap();
+    (0..26).for_each(|_| written.go_on(1.0).unwrap());
     let letters: String = tab.ask(
         "[...document.querySelectorAll('[data-figure=writer] .drawing g')].slice(0, 26).map(it => it.textContent).join('')",
     );

@@ -566,21 +566,8 @@ export class Writer {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_writer_free(ptr, 0);
     }
-    constructor(bytes) {
-        const ptr0 = passArray8ToWasm0(bytes, wasm.__wbindgen_malloc);
-        const len0 = WASM_VECTOR_LEN;
-        const ret = wasm.writer_new(ptr0, len0);
-        if (ret[2]) {
-            throw takeFromExternrefTable0(ret[1]);
-        }
-        this.__wbg_ptr = ret[0];
-        WriterFinalization.register(this, this.__wbg_ptr, this);
-        return this;
-    }
-    write(text, off, characters, temperature, seed) {
-        const val3 = +characters;
-        const val4 = +temperature;
-        const val5 = BigInt.asIntN(64, seed);
+    begin(text, off, seed) {
+        const val3 = BigInt.asIntN(64, seed);
         let ptr0, len0, ptr1, len1;
         try {
             ptr0 = passStringToWasm0(text, wasm.__wbindgen_malloc, wasm.__wbindgen_realloc);
@@ -592,11 +579,22 @@ export class Writer {
             if (ptr0) { wasm.__wbindgen_free(ptr0, len0 * 1, 1); }
             throw e;
         }
-        const ret = wasm.writer_write(this.__wbg_ptr, ptr0, len0, ptr1, len1, val3, val4, val5);
+        const ret = wasm.writer_begin(this.__wbg_ptr, ptr0, len0, ptr1, len1, val3);
         if (ret[2]) {
             throw takeFromExternrefTable0(ret[1]);
         }
         return Written.__wrap(ret[0]);
+    }
+    constructor(bytes) {
+        const ptr0 = passArray8ToWasm0(bytes, wasm.__wbindgen_malloc);
+        const len0 = WASM_VECTOR_LEN;
+        const ret = wasm.writer_new(ptr0, len0);
+        if (ret[2]) {
+            throw takeFromExternrefTable0(ret[1]);
+        }
+        this.__wbg_ptr = ret[0];
+        WriterFinalization.register(this, this.__wbg_ptr, this);
+        return this;
     }
 }
 if (Symbol.dispose) Writer.prototype[Symbol.dispose] = Writer.prototype.free;
@@ -617,6 +615,12 @@ export class Written {
     free() {
         const ptr = this.__destroy_into_raw();
         wasm.__wbg_written_free(ptr, 0);
+    }
+    goOn(temperature) {
+        const ret = wasm.written_goOn(this.__wbg_ptr, temperature);
+        if (ret[1]) {
+            throw takeFromExternrefTable0(ret[0]);
+        }
     }
     keys(block) {
         const ret = wasm.written_keys(this.__wbg_ptr, block);

@@ -127,19 +127,21 @@ export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 
 
 const LEVELS = 10;
 
-/** A matrix as a picture of some hundred thousand cells: one path for all that are about as large. */
-export const picture = (svg, { left, top, width, height, matrix, full = 1, turned = false }) => {
+/** A matrix as a picture of some hundred thousand cells: one path for all that are about as large. A `curve` from 0 to 1 lets small ones be seen. */
+export const picture = (svg, { left, top, width, height, matrix, full = 1, turned = false, curve = x => x }) => {
     const at = entries(matrix);
     const [down, across] = turned ? [matrix.columns, matrix.rows] : [matrix.rows, matrix.columns];
     const [w, h] = [width / across, height / down];
+    const xs = Array.from({ length: across }, (_, j) => (left + w * j).toFixed(2));
+    const cell = `h${w.toFixed(2)}v${h.toFixed(2)}h-${w.toFixed(2)}z`;
     const paths = new Map();
     for (let i = 0; i < down; i += 1) {
+        const y = (top + h * i).toFixed(2);
         for (let j = 0; j < across; j += 1) {
             const value = (turned ? at(j, i) : at(i, j)) / full;
-            const level = Math.sign(value) * Math.min(Math.round(LEVELS * Math.abs(value)), LEVELS);
+            const level = value === 0 ? 0 : Math.sign(value) * Math.min(Math.round(LEVELS * curve(Math.abs(value))), LEVELS);
             if (level !== 0) {
-                const cell = `M${(left + w * j).toFixed(2)} ${(top + h * i).toFixed(2)}h${w.toFixed(2)}v${h.toFixed(2)}h-${w.toFixed(2)}z`;
-                paths.set(level, (paths.get(level) ?? '') + cell);
+                paths.set(level, `${paths.get(level) ?? ''}M${xs[j]} ${y}${cell}`);
             }
         }
     }

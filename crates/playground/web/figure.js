@@ -4,8 +4,8 @@
 /** The controls of a figure. A slider goes from `least` to `most`; a choice has `options`. */
 export const slider = (name, label, least, most, step, value, digits = 1) =>
     ({ kind: 'slider', name, label, least, most, step, value, digits });
-/** A line of words, at most so many letters; an underscore is a blank, since it parts the values in an address. */
-export const words = (name, label, most, value) => ({ kind: 'words', name, label, most, value });
+/** A line of words, at most so many letters; an underscore is a blank, since it parts the values in an address. A live one counts as it is typed. */
+export const words = (name, label, most, value, { isLive = false } = {}) => ({ kind: 'words', name, label, most, value, isLive });
 export const choice = (name, label, options, value = 0) => ({ kind: 'choice', name, label, options, value });
 /** A choice whose options come one after the other, with buttons for the previous and the next one. */
 export const step = (...parts) => ({ ...choice(...parts), isStep: true });
@@ -193,7 +193,14 @@ export class Figure {
             input.addEventListener('change', () => { this.moving = undefined; });
         } else if (control.kind === 'words') {
             input = element('input', { id, type: 'text', maxlength: control.most, spellcheck: 'false', autocomplete: 'off' });
-            input.addEventListener('change', () => this.set({ [control.name]: input.value.replaceAll('_', ' ') }));
+            const change = moves => this.set({ [control.name]: input.value.replaceAll('_', ' ') }, moves);
+            input.addEventListener('change', () => {
+                change(control.isLive);
+                this.moving = undefined;
+            });
+            if (control.isLive) {
+                input.addEventListener('input', () => change(true));
+            }
         } else {
             input = element('select', { id }, ...control.options.map((text, i) => element('option', { value: i }, text)));
             input.addEventListener('change', () => this.set({ [control.name]: Number(input.value) }));

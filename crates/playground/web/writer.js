@@ -1,5 +1,5 @@
 // The trained model of the book: what each head looks at in a text of the reader's, what may come next, and the cache that it writes with.
-import { arriving, number, slider, step, words } from './figure.js';
+import { arriving, number, rare, slider, step, words } from './figure.js';
 import { bars, drawing, entries, picture, shape, text } from './draw.js';
 
 const [BLOCKS, HEADS] = [4, 4];
@@ -19,29 +19,50 @@ const heads = line => line.split(/[\s,]+/u).filter(name => name).map(name => {
 /** A letter as the page names it. */
 const named = letter => letter === ' ' ? 'a space' : letter === '\n' ? 'a line’s end' : `“${letter}”`;
 
+/** So many of the maps are drawn in a frame: all of them would take longer than a frame has. */
+const EACH = 2;
+
 export default attention => {
     const arrived = arriving('writer', '../trained/book.i8', 'The model', async answer =>
         new attention.Writer(new Uint8Array(await answer.arrayBuffer())));
+    // The text that is being read or written, a character a frame; and the maps, each with what it was drawn for.
+    let session = {};
+    const maps = Array.from({ length: NAMES.length + 2 }, () => ({ group: shape('g') }));
+    let turn = 0; // the map that is next
+    let isBegun = false; // until then the still drawing is shown
+    const begin = (model, key, text, off, seed) => {
+        session.written?.free();
+        session = { key, written: model.begin(text, new Uint32Array(off), BigInt(seed)), count: 0 };
+    };
     return {
         controls: [
-            words('text', 'a text to go on with', MOST_TYPED, 'the softmax of the sc'),
+            words('text', 'a text to go on with', MOST_TYPED, 'the softmax of the sc', { isLive: true }),
             slider('written', 'characters that the model writes', 0, MOST_WRITTEN, 1, 0, 0),
             step('head', 'head', NAMES, 4),
-            slider('looker', 'the character that looks', 1, MOST_TYPED + MOST_WRITTEN, 1, MOST_TYPED + MOST_WRITTEN, 0),
-            words('off', 'heads that are off, as in 2.1 2.2', 64, ''),
-            slider('temperature', 'temperature', 0, 1.5, 0.1, 0.5),
-            slider('seed', 'seed', 0, 50, 1, 0, 0),
+            rare(slider('looker', 'the character that looks', 1, MOST_TYPED + MOST_WRITTEN, 1, MOST_TYPED + MOST_WRITTEN, 0)),
+            rare(words('off', 'heads that are off, as in 2.1 2.2', 64, '')),
+            rare(slider('temperature', 'temperature', 0, 1.5, 0.1, 0.5)),
+            rare(slider('seed', 'seed', 0, 50, 1, 0, 0)),
         ],
         draw(state, set, again) {
             const model = arrived(again);
             if (!model) {
                 return { says: 'The model is on its way.' };
             }
-            const svg = drawing(640, 1120, 'A trained model: a text, the weights of its heads, the next character and the cache');
             const off = heads(state.off);
-            const written = model.write(state.text, new Uint32Array(off), state.written, state.temperature, BigInt(state.seed));
+            const key = JSON.stringify([state.text, off, state.seed, state.temperature]);
+            const most = [...state.text].length + state.written;
+            if (key !== session.key || session.count > most) {
+                begin(model, key, state.text, off, state.seed);
+            }
+            const { written } = session;
+            if (session.count < most) {
+                written.goOn(state.temperature);
+                session.count += 1;
+            }
+            const n = session.count;
+            const svg = drawing(640, 676, 'A trained model: a text, the weights of its heads, the next character and the cache');
             const letters = [...written.text];
-            const n = letters.length;
             const [block, head] = [Math.floor(state.head / HEADS), state.head % HEADS];
             const looker = Math.min(state.looker, n) - 1;
             const weights = written.weights(block, head);
@@ -52,10 +73,10 @@ export default attention => {
                 const [x, y] = [20 + CELL * (j % LINE), 32 + 30 * Math.floor(j / LINE)];
                 const cell = shape('g', { class: 'press' });
                 cell.append(
-                    shape('rect', { x, y, width: CELL, height: 24, fill: 'var(--fig-heat)', 'fill-opacity': row[j] }),
-                    text(x + CELL / 2, y + 12, letter === '\n' ? '↵' : letter, 'middle', row[j] > 0.6 ? 'var(--fig-bg)' : 'var(--fig-fg)'),
+                    shape('rect', { x, y, width: CELL, height: 24, fill: 'var(--fig-heat)', 'fill-opacity': Math.sqrt(row[j]).toFixed(3) }),
+                    text(x + CELL / 2, y + 12, letter === '\n' ? '↵' : letter),
                 );
-                if (j >= n - state.written) {
+                if (j >= [...state.text].length) {
                     cell.append(shape('line', { x1: x, x2: x + CELL, y1: y + 26, y2: y + 26, stroke: 'var(--fig-2)', 'stroke-width': 2 }));
                 }
                 if (j === looker) {
@@ -65,42 +86,67 @@ export default attention => {
                 svg.append(cell);
             });
 
-            NAMES.forEach((name, i) => {
-                const [left, top] = [20 + 154 * (i % HEADS), 186 + 164 * Math.floor(i / HEADS)];
-                const isOff = off.includes(i);
-                const map = shape('g', { class: 'press' });
-                map.append(
-                    text(left, top - 12, isOff ? `${name} is off` : name, 'start', i === state.head ? 'var(--fig-2)' : 'var(--fig-fg)'),
-                    shape('rect', {
-                        x: left, y: top, width: 136, height: 136, fill: 'var(--fig-bg)',
-                        stroke: i === state.head ? 'var(--fig-2)' : 'var(--fig-muted)', 'stroke-width': i === state.head ? 2.5 : 1,
-                    }),
-                );
-                if (!isOff) {
-                    picture(map, { left, top, width: 136, height: 136, matrix: written.weights(Math.floor(i / HEADS), i % HEADS) });
+            // The chosen map large, sixteen small ones, and the cache.
+            const frame = (group, i, left, top, size) => {
+                const isChosen = i === state.head;
+                group.append(shape('rect', {
+                    x: left, y: top, width: size, height: size, fill: 'var(--fig-bg)', stroke: isChosen ? 'var(--fig-2)' : 'var(--fig-muted)',
+                    'stroke-width': isChosen ? 2.5 : 1,
+                }));
+                if (!off.includes(i)) {
+                    picture(group, { left, top, width: size, height: size, matrix: written.weights(Math.floor(i / HEADS), i % HEADS), curve: Math.sqrt });
                 }
-                map.addEventListener('click', () => set({ head: i }));
-                svg.append(map);
-            });
+            };
+            const keys = written.keys(block);
+            const draws = [
+                group => frame(group, state.head, 20, 178, 270),
+                ...NAMES.map((_, i) => group => frame(group, i, 316 + 78 * (i % HEADS), 178 + 80 * Math.floor(i / HEADS), 62)),
+                group => picture(group, {
+                    left: 316, top: 512, width: 296, height: 120, matrix: keys, turned: true, full: Math.max(...keys.entries.map(Math.abs)),
+                }),
+            ];
+            const isOld = ({ drawnFor }) => drawnFor !== session.key + n + NAMES[state.head];
+            for (let drawn = 0; drawn < EACH && maps.some(isOld); turn = (turn + 1) % maps.length) {
+                const map = maps[turn];
+                if (isOld(map)) {
+                    const which = turn;
+                    map.group = shape('g', { class: 'press' });
+                    map.drawnFor = session.key + n + NAMES[state.head];
+                    draws[which](map.group);
+                    if (which > 0 && which <= NAMES.length) {
+                        map.group.addEventListener('click', () => set({ head: which - 1 }));
+                    }
+                    drawn += 1;
+                }
+            }
+            svg.append(...maps.map(({ group }) => group));
+            NAMES.forEach((name, i) => svg.append(text(
+                316 + 78 * (i % HEADS), 170 + 80 * Math.floor(i / HEADS), off.includes(i) ? `${name} off` : name, 'start', i === state.head ? 'var(--fig-2)' : 'var(--fig-fg)',
+            )));
+            const isReady = n === most && !maps.some(isOld);
+            if (!isReady) {
+                requestAnimationFrame(() => session.written === written && session.count === n && again());
+            }
 
             const [likely, chances] = [written.nextCharacters, written.nextProbabilities];
-            svg.append(text(20, 834, 'What may come next', 'start'));
+            svg.append(text(20, 496, 'What may come next', 'start'));
             bars(svg, {
-                left: 120, top: 848, width: 420, row: 24, most: 1, labels: likely.slice(0, 5).map(named), values: [...chances.slice(0, 5)],
+                left: 90, top: 510, width: 150, row: 24, most: 1, labels: likely.slice(0, 5).map(named), values: [...chances.slice(0, 5)],
+                colour: () => 'var(--fig-1)',
             });
+            svg.append(text(316, 496, `The keys in block ${block + 1}’s cache:`, 'start'), text(316, 650, 'a column a character, a row a number', 'start', 'var(--fig-muted)'));
 
-            const keys = written.keys(block);
-            svg.append(text(20, 986, `The keys in the cache of block ${block + 1}: a column for each character, a row for each number`, 'start'));
-            picture(svg, {
-                left: 20, top: 1002, width: 600, height: 96, matrix: keys, turned: true, full: Math.max(...keys.entries.map(Math.abs)),
-            });
-
-            const most = row.map((weight, j) => [weight, j]).sort(([a], [b]) => b - a).slice(0, 2);
-            const told = most.map(([weight, j]) => `${number(weight, 2)} on ${named(letters[j])}, ${j === looker ? 'itself' : `${looker - j} back`}`);
-            const says = `Head ${NAMES[state.head]}, from ${named(letters[looker])}, character ${looker + 1}: ${told.join('; ')}. `
+            const looked = row.map((weight, j) => [weight, j]).sort(([a], [b]) => b - a).slice(0, 2);
+            const told = looked.map(([weight, j]) => `${number(weight, 2)} on ${named(letters[j])}, ${j === looker ? 'itself' : `${looker - j} back`}`);
+            isBegun ||= isReady;
+            if (!isBegun) {
+                return { says: 'The model reads.' };
+            }
+            const says = !isReady ? `Character ${n} of ${most} …`
+                : `Head ${NAMES[state.head]}, from ${named(letters[looker])}, character ${looker + 1}: ${told.join('; ')}. `
                 + `The text costs ${number(written.surprise, 2)} nats a character. `
                 + `The caches hold ${2 * BLOCKS * keys.entries.length} numbers of ${n} characters.`;
-            return { svg, says, limits: { looker: n } };
+            return { svg, says, limits: { looker: most } };
         },
     };
 };
