@@ -476,3 +476,72 @@ fn the_glossary_is_in_order_and_has_every_word_once() {
         .find(|line| line.starts_with("| **") && !line.starts_with("| **["));
     assert_eq!(unlinked, None, "a word that links to no place");
 }
+
+/// Three colours as an eye without one kind of cones sees them, by the matrices of Machado, Oliveira and Fernandes (2009): they are as far apart
+/// as colours of Lab have to be to be told from each other at a glance.
+#[test]
+fn colour_blind_readers_tell_queries_keys_and_values_apart() {
+    const EYES: [[[f64; 3]; 3]; 4] = [
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ],
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ],
+        [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ],
+    ];
+    const XYZ: [[f64; 3]; 3] = [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ];
+    let times = |m: &[[f64; 3]; 3], x: [f64; 3]| {
+        m.map(|row| row.iter().zip(x).map(|(a, b)| a * b).sum::<f64>())
+    };
+    let linear =
+        |c: f64| if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };
+    let lab = |hex: &str, eye: &[[f64; 3]; 3]| {
+        let part = |at| {
+            linear(f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0)
+        };
+        let seen = times(eye, [part(0), part(2), part(4)]).map(|c| c.clamp(0.0, 1.0));
+        let [x, y, z] = times(&XYZ, seen);
+        let f = |t: f64| if t > 0.008856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
+        let [x, y, z] = [f(x / 0.95047), f(y), f(z / 1.08883)];
+        [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+    };
+    let style = fs::read_to_string(book().root().join("theme/book.css")).unwrap();
+    let colours = |role: char| -> Vec<String> {
+        let name = format!("--role-{role}: #");
+        style.split(&name).skip(1).map(|rest| rest[..6].to_owned()).collect()
+    };
+    let [q, k, v] = ['q', 'k', 'v'].map(colours);
+    // Light; dark; and dark where no script runs.
+    assert!(q.len() == 3 && q[1] == q[2] && k[1] == k[2] && v[1] == v[2]);
+    for theme in 0..2 {
+        for (number, eye) in EYES.iter().enumerate() {
+            let seen = [&q, &k, &v].map(|role| lab(&role[theme], eye));
+            for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+                let distance = seen[a]
+                    .iter()
+                    .zip(&seen[b])
+                    .map(|(a, b)| (a - b).powi(2))
+                    .sum::<f64>()
+                    .sqrt();
+                assert!(
+                    distance > 20.0,
+                    "theme {theme}, eye {number}: {a} and {b} are {distance:.0} apart"
+                );
+            }
+        }
+    }
+}

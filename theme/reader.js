@@ -138,11 +138,31 @@
     // Each section is laid out while there is nothing else to do, its formulas for screen readers a moment later; but soon, since some of these
     // don't see what is not laid out.
     const idle = window.requestIdleCallback ? work => requestIdleCallback(work, { timeout: 500 }) : work => setTimeout(work, 50);
+    // In a listing that has two of them, the names q, k and v have the colours of queries, keys and values.
+    const roles = window.Highlight && CSS.highlights ? { q: new Highlight(), k: new Highlight(), v: new Highlight() } : {};
+    Object.entries(roles).forEach(([name, highlight]) => CSS.highlights.set(`role-${name}`, highlight));
+    const tint = code => {
+        const names = /\b[qkv]\b/gu;
+        if (!roles.q || new Set(code.textContent.match(names)).size < 2) {
+            return;
+        }
+        const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+        while (walker.nextNode()) {
+            for (const { 0: name, index } of walker.currentNode.data.matchAll(names)) {
+                roles[name].add(new StaticRange({
+                    startContainer: walker.currentNode, startOffset: index, endContainer: walker.currentNode, endOffset: index + 1,
+                }));
+            }
+        }
+    };
     const steps = [...main.children].flatMap(part => ['settled', 'told'].map(name => [part, name]));
     const settle = () => {
         const [part, name] = steps.shift() ?? [];
         if (part) {
             part.classList.add(name);
+            if (name === 'settled') {
+                (part.matches('pre') ? [part] : part.querySelectorAll('pre')).forEach(tint);
+            }
             idle(settle);
         } else {
             document.documentElement.classList.remove('settling');
@@ -296,6 +316,14 @@
     // Links and letters show what they lead to and mean, by a script that comes when the pointer or the focus has found a first one. A page that is
     // opened from a disk may read no other.
     if (location.protocol !== 'file:') {
+        // A finger shows what a word means before it follows the link.
+        document.addEventListener('click', event => {
+            const term = event.pointerType === 'touch' && event.target.closest?.('main a.term:not([aria-describedby])');
+            if (term) {
+                event.preventDefault();
+                import('./on-demand/preview.js').then(preview => preview.tap(term, event.clientX), () => location.assign(term.href));
+            }
+        });
         const first = new AbortController();
         ['pointerover', 'focusin'].forEach(name => document.addEventListener(name, event => {
             if (event.target.closest?.('main :is(a[href], .katex)')) {

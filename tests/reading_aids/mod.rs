@@ -422,12 +422,53 @@ fn the_list_of_chapters_marks_what_was_read() {
     }
 }
 
+/// A finger sees the meaning of a word first, and follows the link when it touches it again.
+#[test]
+fn a_tap_on_a_word_shows_its_meaning() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("masking.html", crate::PHONE);
+    let point = point_of(&mut tab, "main a.term");
+    let word = tab.ask::<String>("document.querySelector('main a.term').textContent");
+    tab.tap(point);
+    let shown = card(&mut tab, true);
+    assert!(shown.to_lowercase().contains(&word[..4]), "{word}: {shown}");
+    assert_eq!(tab.ask::<String>("location.pathname.split('/').pop()"), "masking.html");
+    tab.tap(point);
+    tab.run(A_WHILE);
+    assert_eq!(tab.ask::<String>("location.pathname.split('/').pop()"), "glossary.html");
+}
+
+/// Queries, keys and values have a colour each, in formulas and in listings, and in figures the same.
+#[test]
+fn queries_keys_and_values_have_their_colours_everywhere() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("scaled-dot-product-attention.html", LAPTOP);
+    tab.run("checks.whole()");
+    let wrong: Vec<String> = tab.ask(
+        "(() => { const root = getComputedStyle(document.documentElement); \
+         const probe = document.body.appendChild(document.createElement('i')); \
+         const colour = role => { probe.style.color = `var(--role-${role})`; return getComputedStyle(probe).color; }; \
+         const roles = Object.fromEntries([...'QKV'].map(letter => [letter, colour(letter.toLowerCase())])); \
+         const letters = [...document.querySelectorAll('main .katex-html .mathnormal')].map(it => [it, getComputedStyle(it).color]); \
+         const labels = [...document.querySelectorAll('[data-figure=layer] tspan[font-family^=KaTeX_Math]')].map(it => [it, getComputedStyle(it).fill]); \
+         const all = [...letters, ...labels].map(([it, colour]) => [it.textContent, colour]).filter(([text]) => /^d?[QKV]$/.test(text)); \
+         return [...all.filter(([text, colour]) => roles[text.at(-1)] !== colour).map(String), ...all.length < 40 ? [`${all.length} letters`] : [], \
+         ...new Set(Object.values(roles)).size === 3 ? [] : ['two roles have one colour']]; })()",
+    );
+    assert_eq!(wrong, Vec::<String>::new());
+    let tinted: [usize; 3] = tab.ask(
+        "['q', 'k', 'v'].map(role => [...CSS.highlights.get(`role-${role}`)].length)",
+    );
+    assert!(tinted.iter().all(|count| *count > 3), "{tinted:?}");
+}
+
 /// A path that was begun leads from its chapters to the next one, past those that it leaves out, and back from elsewhere.
 #[test]
 fn a_path_leads_from_chapter_to_chapter_until_it_is_left() {
     let Some(mut reader) = Reader::start() else { return };
     let [masking, positions, softmax] =
-        ["masking.html", "positions.html", "softmax.html"].map(|page| reader.site.url(page));
+        ["masking.html", "positions.html", "softmax.html"]
+            .map(|page| reader.site.url(page));
     let mut tab = reader.open("using-this-book.html", LAPTOP);
     const LINE: &str = "document.querySelector('.in-path')?.textContent ?? ''";
     tab.run(
@@ -445,7 +486,10 @@ fn a_path_leads_from_chapter_to_chapter_until_it_is_left() {
     assert_eq!(value, 0.0, "{moved:?}");
     // The book's next chapter is another one.
     tab.go(&masking);
-    assert_eq!(tab.ask::<String>(LINE), line("chapter 5 of 9", "Next on your path: Counting"));
+    assert_eq!(
+        tab.ask::<String>(LINE),
+        line("chapter 5 of 9", "Next on your path: Counting")
+    );
     tab.go(&positions);
     assert_eq!(tab.ask::<String>(LINE), line("which this page is not on", ""));
     let back = tab.ask::<String>("document.querySelector('.in-path a').href");

@@ -207,6 +207,13 @@ export function meet({ target, clientX }) {
     }
 }
 
+/** A finger has come to a link: no pointer rests on it. */
+export function tap(link, x) {
+    clearTimeout(timer);
+    wanted = link;
+    show(link, x);
+}
+
 document.addEventListener('pointerover', event => {
     if (event.pointerType !== 'touch') {
         meet(event);

@@ -43,7 +43,12 @@ impl Writer {
     ///
     /// # Errors
     /// There is no text, or a character of it is not in the model's alphabet, or there is no such head.
-    pub fn begin(&self, text: &str, off: &[usize], seed: u64) -> Result<Written, JsError> {
+    pub fn begin(
+        &self,
+        text: &str,
+        off: &[usize],
+        seed: u64,
+    ) -> Result<Written, JsError> {
         let EightBits { sizes, alphabet, model } = &self.0;
         let mut tokens = vec![];
         for c in text.chars() {

@@ -1,5 +1,5 @@
 // One word looks at all others, in two sentences side by side: its weights, and what becomes of it.
-import { choice, number, slider } from './figure.js';
+import { choice, number, rare, slider } from './figure.js';
 import { bars, drawing, entries, text } from './draw.js';
 
 const BANK = 5;
@@ -9,7 +9,7 @@ export default attention => {
     const sentences = [attention.Sentence.river(), attention.Sentence.city()];
     const dimensions = attention.dimensions();
     const start = entries(sentences[0].x);
-    const vector = dimensions.map((name, j) => slider(name, `“bank”: ${name}`, -2, 3, 0.1, start(BANK, j)));
+    const vector = dimensions.map((name, j) => (j < 2 ? control => control : rare)(slider(name, `“bank”: ${name}`, -2, 3, 0.1, start(BANK, j))));
     const words = sentences[0].tokens.map((token, i) => token === sentences[1].tokens[i] ? token : `${token} / ${sentences[1].tokens[i]}`);
     return {
         controls: [choice('word', 'the word that looks', words.map((word, i) => `${i + 1}. ${word}`), BANK), ...vector],

@@ -1,5 +1,5 @@
 // A warp reads a column of a tile in shared memory: which banks does it ask, and how long does that take?
-import { choice, slider } from './figure.js';
+import { choice, rare, slider } from './figure.js';
 import { drawing, shape, text } from './draw.js';
 
 const BANKS = 32;
@@ -11,10 +11,10 @@ const [LEFT, TOP, CELL] = [56, 36, 13];
 export default attention => ({
     controls: [
         choice('rows', 'rows that a warp reads', ['8, four lanes each', '32, one lane each']),
-        choice('width', 'width of the tile in words', WIDTHS.map(String), 2),
+        rare(choice('width', 'width of the tile in words', WIDTHS.map(String), 2)),
         slider('padding', 'padding in words', 0, 8, 1, 0, 0),
-        choice('swizzle', 'swizzle', ['no', 'yes']),
-        choice('words', 'words a lane', WORDS.map(String)),
+        rare(choice('swizzle', 'swizzle', ['no', 'yes'])),
+        rare(choice('words', 'words a lane', WORDS.map(String))),
     ],
     draw(state) {
         const [rows, words] = [ROWS[state.rows], WORDS[state.words]];

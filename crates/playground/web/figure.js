@@ -36,6 +36,12 @@ const element = (tag, attributes = {}, ...children) => {
 /** A number as the book prints it; one that is rounded to zero has no sign. */
 export const number = (x, digits) => x.toFixed(digits).replace(/^-(?=0(\.0*)?$)/u, '').replace('-', '−');
 
+/** A number with so many digits and its power of ten, as in 3.1 · 10⁻³. */
+export const scientific = (x, digits) => {
+    const [factor, power] = x.toExponential(digits - 1).split('e');
+    return `${factor} · 10${[...power.replace('+', '')].map(c => c === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[c]).join('')}`;
+};
+
 /** A function that remembers its last result: while a figure plays, most of what it shows stays. */
 export const remembered = compute => {
     let [asked, result] = [];
@@ -146,6 +152,9 @@ export class Figure {
         const [times, others] = [true, false].map(isTime => kind.controls.filter(({ kind }) => (kind === 'time') === isTime));
         const rarely = others.filter(({ isRare }) => isRare).map(control => this.field(control));
         const fold = rarely.length ? [element('details', {}, element('summary', {}, 'More controls'), ...rarely)] : [];
+        if (others.some(({ isRare, name }) => isRare && this.state[name] !== this.initial[name])) {
+            fold[0].open = true; // the address has a state that it shows
+        }
         this.undoButton = this.button('Undo', () => this.undo());
         this.resetButton = this.button('Reset', () => this.set(this.initial));
         const copies = (kind.copies ?? []).map(({ label, text }) => this.copyButton(label, text));

@@ -1,5 +1,5 @@
 // What the heads of two real models look at, and what the loss is without each. All of it was recorded; the page only looks it up.
-import { arriving, choice, number, slider } from './figure.js';
+import { arriving, choice, number, rare, slider } from './figure.js';
 import { drawing, picture, shape, text } from './draw.js';
 
 const MODELS = ['SmolLM2, causal', 'MiniLM, both ways'];
@@ -137,11 +137,11 @@ export default () => {
     return {
         controls: [
             choice('model', 'model', MODELS),
-            choice('colour', 'colour', COLOURS.map(({ name }) => name), 4),
+            rare(choice('colour', 'colour', COLOURS.map(({ name }) => name), 4)),
             slider('block', 'block', 0, 29, 1, 13, 0),
             slider('head', 'head', 0, 11, 1, 8, 0),
             slider('looker', 'the token that looks', 1, 13, 1, 8, 0),
-            choice('late', 'the late word', LATE),
+            rare(choice('late', 'the late word', LATE)),
         ],
         draw(state, set, again) {
             const models = arrived(again);

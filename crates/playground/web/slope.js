@@ -1,5 +1,5 @@
 // A measured slope against its step, beside the gradient that the backward pass gives.
-import { choice, slider } from './figure.js';
+import { choice, scientific, slider } from './figure.js';
 import { drawing, shape, text } from './draw.js';
 
 const LEAST = -13; // powers of ten, of steps and of errors
@@ -60,7 +60,7 @@ export default attention => {
                     stroke: 'var(--fig-fg)', 'stroke-width': 2.5,
                 }));
                 says = `Backward pass: ${analytic.toFixed(12)}. Measured: ${at.measured.toFixed(12)}. `
-                    + `They differ by ${at.error.toExponential(1)}.`.replace('e-', ' · 10 to the −').replace('e+0', '');
+                    + `They differ by ${scientific(at.error, 2)}.`;
             }
             return { svg, says: says.replaceAll(' -', ' −') };
         },

@@ -1,12 +1,9 @@
 // Softmax of three scores as all are multiplied by one factor: a curve for each weight, and a cursor at the chosen factor.
-import { number, remembered, slider, time } from './figure.js';
+import { number, rare, remembered, scientific, slider, time } from './figure.js';
 import { bars, drawing, shape, text } from './draw.js';
 
 /** With three digits; a large or small one with its power of ten. */
-const told = ratio => {
-    const [digits, power] = ratio.toExponential(2).split('e');
-    return Math.abs(power) < 3 ? ratio.toPrecision(3) : `${digits} · 10${[...power.replace('+', '')].map(c => c === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[c]).join('')}`;
-};
+const told = ratio => ratio >= 1e-2 && ratio < 1e3 ? ratio.toPrecision(3) : scientific(ratio, 3);
 
 const NAMES = ['first', 'second', 'third'];
 const DASHES = ['none', '9 5', '2 4'];
@@ -28,7 +25,7 @@ export default attention => {
             slider('first', 'first score', -4, 4, 0.1, 2),
             slider('second', 'second score', -4, 4, 0.1, 1),
             slider('third', 'third score', -4, 4, 0.1, -1),
-            slider('shift', 'added to all', -10, 10, 0.5, 0),
+            rare(slider('shift', 'added to all', -10, 10, 0.5, 0)),
             time('factor', 'factor on all', MOST, 1, { seconds: 12, stop: 0.5 }),
         ],
         draw({ first, second, third, shift, factor }) {

@@ -1,6 +1,6 @@
 // Attention in tiles, tile by tile: what is in fast memory, and what has crossed.
-import { choice, number, remembered, slider, time } from './figure.js';
-import { bars, drawing, shape, text } from './draw.js';
+import { choice, number, rare, remembered, slider, time } from './figure.js';
+import { bars, drawing, formula, shape, text } from './draw.js';
 
 const [TOKENS, WIDTH] = [32, 4];
 const [LEFT, TOP, CELL] = [96, 66, 8];
@@ -33,8 +33,8 @@ export default attention => {
             time('done', 'tiles done', TOKENS * TOKENS, 12, { seconds: 14, moments: outputs }),
             slider('queries', 'queries in a block', 1, TOKENS, 1, 8, 0),
             slider('keys', 'keys in a block', 1, TOKENS, 1, 4, 0),
-            choice('mask', 'mask', ['none', 'causal', 'window of 4']),
-            slider('capacity', 'fast memory in numbers', 20, 600, 10, 150, 0),
+            rare(choice('mask', 'mask', ['none', 'causal', 'window of 4'])),
+            rare(slider('capacity', 'fast memory in numbers', 20, 600, 10, 150, 0)),
         ],
         draw(state) {
             const { queries, keys, mask } = state;
@@ -83,8 +83,8 @@ export default attention => {
                 rect(LEFT + x, TOP + y, width, height, { fill: 'var(--fig-3)' });
             }
             svg.append(
-                text(LEFT + CELL * TOKENS / 2, 12, 'keys K and values V'), text(LEFT - 48, TOP + 128, 'Q', 'end'),
-                text(LEFT + CELL * TOKENS + 48, TOP + 128, 'O', 'start'),
+                formula(LEFT + CELL * TOKENS / 2, 12, 'keys K and values V'), formula(LEFT - 48, TOP + 128, 'Q', 'end'),
+                formula(LEFT + CELL * TOKENS + 48, TOP + 128, 'O', 'start'),
                 text(LEFT, 346, 'numbers moved between slow and fast memory', 'start'),
             );
             const totals = [...tiles.totals];

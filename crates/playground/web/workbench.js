@@ -1,6 +1,6 @@
 // A bench of the reader's own: any words or numbers through a layer, forward and backward, and the products behind every entry.
 import { addressOf, choice, number, rare, slider, step, words } from './figure.js';
-import { drawing, entries, heatMap, shape, text } from './draw.js';
+import { drawing, entries, formula, heatMap, shape, text } from './draw.js';
 
 const FORWARD = ['X', 'Q', 'K', 'V', 'S', 'A', 'O', 'Y'];
 const BACKWARD = ['dY', 'dO', 'dV', 'dA', 'dS', 'dQ', 'dK', 'dX'];
@@ -107,27 +107,28 @@ export default attention => {
                 const marks = from.flatMap(([matrix, kind, index], source) => matrix === of ? [[kind, index, SOURCES[source]]] : []);
                 miniature(svg, { left, top, name: of, matrix: all[of], marks, chosen: of === name, choose: () => set({ matrix: m }) });
             });
+            const lines = [];
             from.forEach(([of, kind, index], source) => {
                 const [left, top] = place(MATRICES.indexOf(of));
                 const { rows, columns } = all[of];
                 const size = MINIATURE / Math.max(rows, columns, 4);
                 const [x, y] = kind === 'row' ? [left, top + size * (index + 0.5)] : [left + size * (index + 0.5), top + size * rows];
-                // To the row of the entry, and from a second source to its column.
-                const isColumn = source === 1 && from.length === 2;
-                const [toX, toY] = isColumn ? [LEFT + LARGE * (j + 0.5), TOP - 26] : [4, TOP + LARGE * (i + 0.5)];
-                svg.append(shape('path', {
-                    d: isColumn ? `M${x},${y}C${x},${y + 50},${toX},${toY - 60},${toX},${toY}` : `M${x},${y}C${x - 20},${y + 40},${toX},${y + 20},${toX},${toY}h6`,
-                    fill: 'none', stroke: SOURCES[source], 'stroke-width': 2, 'stroke-opacity': 0.7,
+                // To the entry itself, two sources side by side.
+                const [toX, toY] = [LEFT + LARGE * (j + 0.5) + 8 * (source - (from.length - 1) / 2), TOP + LARGE * i];
+                lines.push(shape('path', {
+                    d: `M${x},${y}C${x},${y + 70},${toX},${toY - 90},${toX},${toY}`, fill: 'none', stroke: SOURCES[source], 'stroke-width': 2, 'stroke-opacity': 0.6,
+                    'pointer-events': 'none',
                 }));
             });
             const short = tokens.map(cut);
             const columns = 'SA'.includes(name.at(-1)) ? short : Array.from({ length: shown.columns }, (_, c) => String(c + 1));
-            svg.append(text(60, 186, `${name}${'XY'.includes(name.at(-1)) ? '' : `, head ${head + 1} of ${heads}`}`, 'start'));
+            svg.append(formula(60, 186, `${name}${'XY'.includes(name.at(-1)) ? '' : `, head ${head + 1} of ${heads}`}`, 'start'));
             heatMap(svg, {
                 left: LEFT, top: TOP, rows: short, columns, matrix: shown, cell: LARGE, chosen: [i, j],
                 full: Math.max(...shown.entries.filter(Number.isFinite).map(Math.abs), 1e-12),
                 choose: (row, column) => set({ row: row + 1, column: column + 1 }),
             });
+            svg.append(...lines);
             const says = `${name}, row ${i + 1}, column ${j + 1}: ${products}. ${nudge(layer, state)}`;
             return { svg, says, limits: { head: heads } };
         },
@@ -154,7 +155,7 @@ const miniature = (svg, { left, top, name, matrix, marks, chosen, choose }) => {
     const at = entries(matrix);
     const size = MINIATURE / Math.max(rows, columns, 4);
     const full = Math.max(...matrix.entries.filter(Number.isFinite).map(Math.abs), 1e-12);
-    const group = shape('g', { class: 'press' }, text(left + MINIATURE / 2, top - 12, name, 'middle', chosen ? 'var(--fig-2)' : 'var(--fig-fg)'));
+    const group = shape('g', { class: 'press' }, formula(left + MINIATURE / 2, top - 12, name));
     for (let i = 0; i < rows; i += 1) {
         for (let j = 0; j < columns; j += 1) {
             const value = at(i, j);

@@ -31,8 +31,9 @@ export default attention => {
     let turn = 0; // the map that is next
     let isBegun = false; // until then the still drawing is shown
     const begin = (model, key, text, off, seed) => {
+        const written = model.begin(text, new Uint32Array(off), BigInt(seed));
         session.written?.free();
-        session = { key, written: model.begin(text, new Uint32Array(off), BigInt(seed)), count: 0 };
+        session = { key, written, count: 0 };
     };
     return {
         controls: [

@@ -34,9 +34,8 @@ static PRINT: Pattern = pattern!(
 static TITLE: Pattern = pattern!(r"<title>([^<]*) - ([^<]*)</title>");
 
 /// What may lie around a heading, where it begins and ends; and a heading of the second or third level.
-static BLOCK: Pattern = pattern!(
-    r"<(/?)(?:div|details|figure|blockquote|ul|ol|table)\b|(<h[23]\b)"
-);
+static BLOCK: Pattern =
+    pattern!(r"<(/?)(?:div|details|figure|blockquote|ul|ol|table)\b|(<h[23]\b)");
 
 /// Changes all pages in a folder.
 ///

@@ -41,7 +41,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("mingpt", integer(of("minGPT")?.count(Fate::Caught)));
     let both_ways = of("Transformers, common tests: both ways with the fault")?;
     let [caught, passed] = [Fate::Caught, Fate::Passed].map(|fate| both_ways.count(fate));
-    page.value("both-ways", format!("{} of {}", integer(caught), integer(caught + passed)));
+    page.value(
+        "both-ways",
+        format!("{} of {}", integer(caught), integer(caught + passed)),
+    );
     own(page, &possible)
 }
 

@@ -4,7 +4,8 @@ use crate::pattern::{Pattern, pattern};
 use std::borrow::Cow;
 
 /// A letter that stands for queries, keys or values, also as an index.
-static ROLE: Pattern = pattern!(r#"<span class="mord mathnormal( mtight)?"([^>]*)>([QKV])</span>"#);
+static ROLE: Pattern =
+    pattern!(r#"<span class="mord mathnormal( mtight)?"([^>]*)>([QKV])</span>"#);
 
 /// Where a part of a formula begins that isn't broken: KaTeX lets a line end behind each relation and operator.
 const BASE: &str = "<span class=\"base\">";
@@ -15,7 +16,8 @@ static RELATION: Pattern = pattern!(
 );
 
 /// The height of a base comes first in it.
-static STRUT: Pattern = pattern!(r#"^<span class="base"><span class="strut"[^>]*></span>"#);
+static STRUT: Pattern =
+    pattern!(r#"^<span class="base"><span class="strut"[^>]*></span>"#);
 
 /// The letters of queries, keys and values with a class for each: book.css.
 pub(super) fn with_roles(html: &str) -> Cow<'_, str> {
@@ -77,9 +79,12 @@ mod tests {
         let relation = format!("{SPACE}<span class=\"mrel\">=</span>{SPACE}");
         let operator = format!("{SPACE}<span class=\"mbin\">+</span>{SPACE}");
         let around = |inner: &str| {
-            format!("<span class=\"katex-display\"><span class=\"katex\"><span class=\"katex-html\">{inner}</span></span></span>")
+            format!(
+                "<span class=\"katex-display\"><span class=\"katex\"><span class=\"katex-html\">{inner}</span></span></span>"
+            )
         };
-        let base = |front: &str, inner: &str| format!("{BASE}{STRUT}{front}{inner}</span>");
+        let base =
+            |front: &str, inner: &str| format!("{BASE}{STRUT}{front}{inner}</span>");
         let (a, b, c) = (format!("a{relation}"), format!("b{operator}"), "c");
         let html = around(&(base("", &a) + &base("", &b) + &base("", c)));
         let part = |inner: String| format!("<span class=\"part\">{inner}</span>");

@@ -4,9 +4,9 @@
 //! changed, from our standard output. Messages go to standard error.
 
 mod exercises;
+mod formulas;
 pub mod katex;
 pub(crate) mod listings;
-mod formulas;
 mod numbers;
 mod paths;
 mod punctuation;

@@ -106,7 +106,8 @@ fn in_paths(name: &str, paths: &[Path], known: &HashMap<String, Known>) -> Strin
     let on = |path: &Path| {
         let Path { id, question, names } = path;
         let at = names.iter().position(|it| it == name)?;
-        let next = names.get(at + 1).map(|next| (format!("{next}.html"), &known[next].title));
+        let next =
+            names.get(at + 1).map(|next| (format!("{next}.html"), &known[next].title));
         Some(json!([id, question, at + 1, names.len(), next]))
     };
     let paths: Vec<_> = paths.iter().filter_map(on).collect();
@@ -214,11 +215,15 @@ mod tests {
         let contents: Vec<_> =
             book.chapters().map(|chapter| chapter.content.as_str()).collect();
         let link = |name| format!("<li><a href=\"{name}.html\">{name}</a></li>");
-        let list = format!("<ol class=\"chapters\">{}{}</ol>", link("short"), link("long"));
+        let list =
+            format!("<ol class=\"chapters\">{}{}</ol>", link("short"), link("long"));
         let path = "<div class=\"path\" id=\"path-all\" data-path=\"all\"><p><strong>Why &quot;all&quot;?</strong> \
             <span class=\"minutes\">10 minutes</span></p>";
         assert!(contents[0].contains(&format!("{path}{list}</div>")), "{}", contents[0]);
-        assert!(contents[1].contains(&format!("<ol class=\"chapters\">{}</ol>", link("long"))));
+        assert!(
+            contents[1]
+                .contains(&format!("<ol class=\"chapters\">{}</ol>", link("long")))
+        );
         let next = r#"[["all","Why \"all\"?",1,2,["long.html","long"]]]"#;
         let last = r#"[["all","Why \"all\"?",2,2,null]]"#;
         for (content, data) in contents.into_iter().zip([next, last]) {
