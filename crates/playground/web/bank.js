@@ -24,7 +24,10 @@ export default attention => {
                 const [weights, output] = [result.weights, result.output].map(entries);
                 const shares = tokens.map((_, j) => weights(state.word, j));
                 const out = dimensions.map((_, j) => output(state.word, j));
-                svg.append(text(left, 14, `weights of “${tokens[state.word]}”`, 'start'), text(left, 256, `what “${tokens[state.word]}” becomes`, 'start'));
+                svg.append(
+                    text(left, 14, `“${tokens[state.word]}” ${s === 0 ? 'by the river' : 'in the city'}: its weights`, 'start'),
+                    text(left, 256, `what “${tokens[state.word]}” becomes ${s === 0 ? 'by the river' : 'in the city'}`, 'start'),
+                );
                 bars(svg, { left, top: 28, width: 170, row: 32, most: 1, labels: tokens, values: shares, colour: () => 'var(--fig-1)' });
                 const most = Math.max(2.5, ...out.map(Math.abs));
                 bars(svg, {

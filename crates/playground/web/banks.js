@@ -33,6 +33,9 @@ export default attention => ({
         svg.append(shape('rect', {
             x: LEFT, y: TOP, width: CELL * BANKS, height: 320, fill: 'none', stroke: 'var(--fig-muted)', 'stroke-opacity': 0.5,
         }));
+        svg.append(shape('path', {
+            d: Array.from({ length: BANKS - 1 }, (_, bank) => `M${LEFT + CELL * (bank + 1)},${TOP}v320`).join(''), stroke: 'var(--fig-muted)', 'stroke-opacity': 0.2,
+        }));
         const asked = Array(BANKS).fill(0);
         firsts.forEach(first => Array.from({ length: words }, (_, word) => { asked[(first + word) % BANKS] += 1; }));
         const most = Math.max(...asked);
@@ -49,6 +52,7 @@ export default attention => ({
             }
         });
         const { clocks } = load;
+        svg.append(text(LEFT + CELL * BANKS, 10, `${clocks} clock${clocks === 1 ? '' : 's'}`, 'end', clocks === 1 ? 'var(--fig-1)' : 'var(--fig-2)'));
         return {
             svg,
             says: `The load takes ${clocks} clock${clocks === 1 ? '' : 's'}. ${words === 1 ? '' : 'It is served in halves or quarters of the warp. '}Bank ${asked.indexOf(most)} is asked for ${most} different `

@@ -80,9 +80,10 @@ export const bars = (svg, { left, top, width, row, most, labels, values, digits 
 
 /**
  * A matrix as coloured cells of `cell` pixels. Hidden entries are empty frames: −∞ among scores, and NaN, which stands for 0, among
- * weights. With `choose`, a cell can be pressed, and the one at `chosen` is framed. Only the first `count` entries are there yet.
+ * weights. With `choose`, a cell can be pressed, and the one at `chosen` is framed. Only the first `count` entries are there yet. What is `isOpaque`
+ * hides what lies below it.
  */
-export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 2, cell: CELL = 58, chosen, choose, count = Infinity }) => {
+export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 2, cell: CELL = 58, chosen, choose, count = Infinity, isOpaque = false }) => {
     const at = entries(matrix);
     // What is not there yet is one path of empty frames.
     let awaited = '';
@@ -104,7 +105,8 @@ export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 
             }
             const wide = Math.abs(value) >= 99.995;
             const words = Number.isFinite(value) ? (Math.abs(value) < 1e5 ? number(value, wide ? 0 : digits) : value.toExponential(0).replace('-', '−')) : Number.isNaN(value) ? '0' : '−∞';
-            const group = shape('g', {}, cell, text(x + CELL / 2 - 1, y + CELL / 2 - 1, words));
+            const ground = isOpaque ? [shape('rect', { x, y, width: CELL - 2, height: CELL - 2, fill: 'var(--fig-bg)' })] : [];
+            const group = shape('g', {}, ...ground, cell, text(x + CELL / 2 - 1, y + CELL / 2 - 1, words));
             if (choose) {
                 group.classList.add('press');
                 group.addEventListener('click', () => choose(i, j));

@@ -102,8 +102,8 @@ export default (attention, { kind }) => {
             time('stage', 'step', steps.length - 1, first, {
                 seconds: SECONDS * (steps.length - 1), moments: () => steps.slice(1).map(({ name }, s) => [s + 1, name]),
             }),
-            rare(slider('row', 'row', 1, 6, 1, 3, 0)),
-            rare(slider('column', 'column', 1, 6, 1, 2, 0)),
+            rare(slider('row', 'row', 1, 6, 1, kind === 'backward' ? 5 : 3, 0)),
+            rare(slider('column', 'column', 1, 6, 1, kind === 'backward' ? 3 : 2, 0)),
         ],
         draw(state, set) {
             const { tokens } = sentences[state.sentence ?? 0];
@@ -229,17 +229,26 @@ export default (attention, { kind }) => {
             if (fraction >= 1) {
                 frame(LEFT + CELL * j, TOP + CELL * i, 1, 1, 'var(--fig-fg)');
             } else {
-                // The numbers of the row on their way: to the column, and together into the cell; or each into its own.
+                // The numbers of the row on their way: one after the other to its partner in the column, where both become their product; then all
+                // products together into the cell. Without a product, each goes into its own cell.
                 const u = isFirst ? cells % 1 : done % 1;
-                const [there, falls] = b && isFirst ? [part(u, 0, 0.55), part(u, 0.75, 1)] : [0, part(u, 0.1, 0.9)];
                 const onTheWay = b && !isFirst ? 0 : a?.columns ?? 0;
+                const falls = part(u, b ? 0.78 : 0.1, b ? 1 : 0.9);
                 for (let l = 0; l < onTheWay; l += 1) {
                     const start = [leftAt + CELL * l, TOP + CELL * i];
                     const via = b ? [LEFT + CELL * j, aboveAt + CELL * l] : start;
                     const end = [LEFT + CELL * (b ? j : l), TOP + CELL * i];
+                    const there = b ? part(u, 0.7 * l / onTheWay, 0.7 * (l + 1) / onTheWay) : 0;
+                    if (b && there === 0) {
+                        continue; // it waits for those before it
+                    }
                     const [x, y] = [0, 1].map(d => (start[d] + (via[d] - start[d]) * there) * (1 - falls) + end[d] * falls);
-                    const value = entries(a)(i, l);
-                    heatMap(svg, { left: x, top: y, rows: [''], columns: [''], matrix: make(1, 1, () => value), full: full(a), cell: CELL, digits: 1, chosen: [0, 0] });
+                    const isProduct = b && there === 1;
+                    const value = entries(a)(i, l) * (isProduct ? entries(b)(l, j) : 1);
+                    heatMap(svg, {
+                        left: x, top: y, rows: [''], columns: [''], matrix: make(1, 1, () => value), full: isProduct ? root * full(matrix) : full(a), cell: CELL,
+                        digits: 1, chosen: [0, 0], isOpaque: true,
+                    });
                 }
             }
 

@@ -1,6 +1,6 @@
 // Who has the tensor cores when, as planned: one consumer or two, with a softmax as long as you like. The same clock runs for all plans.
 import { number, remembered, slider, time } from './figure.js';
-import { drawing, shape, text } from './draw.js';
+import { drawing, formula, shape, text } from './draw.js';
 
 const PLANS = [
     ['one consumer, in order', 1, false], ['one consumer, softmax beside its output', 1, true],
@@ -20,12 +20,13 @@ const plansOf = attention => remembered(softmax => PLANS.map(([name, consumers, 
 export default (attention, _, plans = plansOf(attention)) => ({
     controls: [
         time('clock', 'clock', CLOCKS, 3000, { seconds: 15, stop: 250 }),
-        slider('softmax', `softmax in clocks, and ${attention.PlannedWork.correction()} for the correction`, 320, 2432, 32, 832, 0),
+        slider('softmax', 'clocks of a softmax', 320, 2432, 32, 832, 0),
     ],
     draw({ clock, softmax }) {
-        const svg = drawing(480, 452, 'The time-lines of four plans, up to a clock');
+        const svg = drawing(480, 474, 'The time-lines of four plans, up to a clock');
         const x = clock => LEFT + WIDTH * clock / CLOCKS;
-        let top = 6;
+        svg.append(formula(0, 10, 'S: scores, A: softmax, O: output; grey: the tensor cores wait', 'start'));
+        let top = 28;
         const soFar = [];
         for (const { name, consumers, bars, busy } of plans(softmax)) {
             const percent = share => `${number(100 * share, 0)} %`;
@@ -79,7 +80,7 @@ export default (attention, _, plans = plansOf(attention)) => ({
         for (let tick = 0; tick < CLOCKS; tick += 2000) {
             svg.append(shape('path', { d: `M${x(tick)},${top}v5`, stroke: 'var(--fig-muted)' }), text(x(tick), top + 16, String(tick)));
         }
-        svg.append(text(480, top + 16, 'clocks', 'end'), text(480, 14, 'so far', 'end'));
+        svg.append(text(480, top + 16, 'clocks', 'end'), text(480, 36, 'so far', 'end'));
         return {
             svg,
             says: `Clock ${clock}: so far, the tensor cores have been busy ${soFar.slice(0, 3).join(', ')} and ${soFar[3]} of the time.${

@@ -55,14 +55,15 @@ export default attention => {
                 const [start, length] = block(i, queries);
                 const stays = i === here[0];
                 const isWritten = ofQueries.slice(0, seen).includes(i) && !ofQueries.slice(isOver ? count : seen - 1).includes(i);
-                rect(LEFT - 40, TOP + start, 30, length, { fill: stays ? 'var(--fig-1)' : 'none', stroke: 'var(--fig-1)' });
+                rect(LEFT - 40, TOP + start, 30, length, { fill: stays ? 'var(--role-q)' : 'none', stroke: 'var(--role-q)' });
                 rect(LEFT + CELL * TOKENS + 10, TOP + start, 30, length, {
                     fill: stays || isWritten ? 'var(--fig-1)' : 'none', 'fill-opacity': isWritten ? 1 : 0.35, stroke: 'var(--fig-1)',
                 });
             }
             for (let j = 0; j * keys < TOKENS; j += 1) {
                 const [start, length] = block(j, keys);
-                rect(LEFT + start, TOP - 40, length, 30, { fill: 'none', stroke: 'var(--fig-2)' });
+                rect(LEFT + start, TOP - 40, length, 14, { fill: 'none', stroke: 'var(--role-k)' });
+                rect(LEFT + start, TOP - 24, length, 14, { fill: 'none', stroke: 'var(--role-v)' });
             }
             for (let t = 0; t < count; t += 1) {
                 const [[y, height], [x, width]] = [block(ofQueries[t], queries), block(ofKeys[t], keys)];
@@ -79,7 +80,8 @@ export default attention => {
                 const follows = seen > 1 && ofQueries[seen - 2] === here[0];
                 const from = follows ? block(ofKeys[seen - 2], keys)[0] : to;
                 const x = from + (to - from) * Math.min((done - seen + 1) / 0.6, 1);
-                rect(LEFT + x, TOP - 40, width, 30, { fill: 'var(--fig-2)' });
+                rect(LEFT + x, TOP - 40, width, 14, { fill: 'var(--role-k)' });
+                rect(LEFT + x, TOP - 24, width, 14, { fill: 'var(--role-v)' });
                 rect(LEFT + x, TOP + y, width, height, { fill: 'var(--fig-3)' });
             }
             svg.append(
