@@ -94,15 +94,18 @@ fn compressed(file: &Path) -> usize {
 }
 
 /// The colours of a still picture that is opened by itself, as in book.css.
-const COLOURS: [(&str, &str); 8] = [
-    ("fg", "#1b1b1f"),
-    ("muted", "#6b6b75"),
-    ("bg", "#ffffff"),
-    ("1", "#0b4fa0"),
-    ("2", "#d1561a"),
-    ("3", "#2f9e77"),
-    ("heat", "#3f90d4"),
-    ("heat-neg", "#e0763a"),
+const COLOURS: [(&str, &str); 11] = [
+    ("fig-fg", "#1b1b1f"),
+    ("fig-muted", "#6b6b75"),
+    ("fig-bg", "#ffffff"),
+    ("fig-1", "#0b4fa0"),
+    ("fig-2", "#d1561a"),
+    ("fig-3", "#2f9e77"),
+    ("fig-heat", "#3f90d4"),
+    ("fig-heat-neg", "#e0763a"),
+    ("role-q", "#6b1fa8"),
+    ("role-k", "#8f5c00"),
+    ("role-v", "#146e5f"),
 ];
 
 /// A drawing of a page's script as the picture of those who run none: `name` is that of its file.
@@ -118,8 +121,8 @@ fn still(name: &str, drawing: &str, label: &str, says: &str) -> String {
         format!("{start}>{title}{description}{rest}\n").replace("><", ">\n<");
     for (colour, value) in COLOURS {
         picture = picture.replace(
-            &format!("var(--fig-{colour})"),
-            &format!("var(--fig-{colour}, {value})"),
+            &format!("var(--{colour})"),
+            &format!("var(--{colour}, {value})"),
         );
     }
     picture

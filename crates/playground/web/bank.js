@@ -37,7 +37,7 @@ export default attention => {
                 );
                 bars(svg, {
                     left, top: 28, width: 170, row: 32, most: 1, labels: tokens, values: shares,
-                    colour: j => `color-mix(in srgb, var(--fig-1) ${Math.round(25 + 75 * met[j])}%, var(--fig-bg))`,
+                    colour: j => met[j] === 1 ? 'var(--fig-1)' : `color-mix(in srgb, var(--fig-1) ${Math.round(25 + 75 * met[j])}%, var(--fig-bg))`,
                 });
                 // The share on its way down.
                 const coming = met.findIndex(part => part > 0 && part < 1);

@@ -51,7 +51,9 @@ pub fn change(folder: &Path) -> Result<()> {
     };
     let titles: BTreeMap<_, _> = pages.iter().filter_map(title).collect();
     pages.par_iter().try_for_each(|(name, html)| {
-        let html = in_sections(&changed(html, &titles).with_context(|| name.clone())?);
+        let html = changed(html, &titles).with_context(|| name.clone())?;
+        // What is printed is laid out as a whole.
+        let html = if name == "print.html" { html } else { in_sections(&html) };
         files::write(&folder.join(name), html)
     })
 }
