@@ -20,6 +20,7 @@ torch.set_default_dtype(torch.float64)
 
 
 def random(*shape):
+    # The seed is the sum of the shape: tensors that are cut from others differ from one another.
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
@@ -75,7 +76,7 @@ def as_formula(p):
 
 def as_formula_heads(p):
     """Several heads give what the formula gives for each head, in a loop."""
-    heads = [formula(*(y @ m[:, h : h + 4] for y, m in zip((x, x, x), w)), lower) for h in (0, 4)]
+    heads = [formula(*(x @ m[:, h : h + 4] for m in w[:3]), lower) for h in (0, 4)]
     return same(p.multi_head(x, *w, 2, True), torch.cat(heads, -1) @ w[3])
 
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 
 /// The tests that the page shows.
-const SHOWN: [&str; 4] = ["future", "chunks", "as_formula_heads", "hidden_nan"];
+const SHOWN: [&str; 5] = ["future", "chunks", "as_formula_heads", "hidden_nan", "empty"];
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let rows = rows()?;
