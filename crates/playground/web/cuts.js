@@ -52,7 +52,7 @@ export default attention => {
     return {
         controls: [
             choice('row', 'row', tokens.map((token, i) => i === 3 ? 'the (again)' : token), BANK),
-            time('steps', 'additions', KEYS + 1, 0, { seconds: 14 }),
+            time('steps', 'additions', KEYS + 1, KEYS + 1, { seconds: 14 }),
             choice('first', 'first way', CUTS, 0),
             choice('second', 'second way', CUTS, 3),
         ],
