@@ -120,10 +120,8 @@ fn still(name: &str, drawing: &str, label: &str, says: &str) -> String {
     let mut picture =
         format!("{start}>{title}{description}{rest}\n").replace("><", ">\n<");
     for (colour, value) in COLOURS {
-        picture = picture.replace(
-            &format!("var(--{colour})"),
-            &format!("var(--{colour}, {value})"),
-        );
+        picture = picture
+            .replace(&format!("var(--{colour})"), &format!("var(--{colour}, {value})"));
     }
     picture
 }
