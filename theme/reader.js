@@ -165,7 +165,8 @@
             }
             idle(settle);
         } else {
-            document.documentElement.classList.remove('settling');
+            // Without `settling` the whole page would be styled once more.
+            document.documentElement.classList.add('whole');
             mark();
         }
     };

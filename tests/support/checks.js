@@ -65,7 +65,7 @@ globalThis.checks = (() => {
     // Waits until what was out of sight is laid out, too.
     async function whole() {
         const deadline = performance.now() + 20000;
-        while (document.documentElement.classList.contains('settling')) {
+        while (!document.documentElement.classList.contains('whole')) {
             if (performance.now() > deadline) {
                 return ['20 s after the page has loaded, some of it is not laid out'];
             }
