@@ -58,7 +58,6 @@ export default (attention, { kind }) => {
     const make = (rows, columns, at) => new attention.Matrix(rows, columns,
         new Float64Array(rows * columns).map((_, l) => at(Math.floor(l / columns), l % columns)));
     const turned = matrix => make(matrix.columns, matrix.rows, (i, j) => entries(matrix)(j, i));
-    const columnsOf = (matrix, from, count) => make(matrix.rows, count, (i, j) => entries(matrix)(i, from + j));
     const parameter = (layer, name) => layer.parameter(layer.parameterNames.indexOf(name.toLowerCase()));
 
     /** All matrices by their names. */
@@ -125,11 +124,10 @@ export default (attention, { kind }) => {
             const matrix = all[name];
             const { rows, columns } = matrix;
             // The first row comes cell by cell, the others at once.
-            const isSlow = Boolean(above);
-            const SLOW = isSlow ? 0.65 : 0;
-            const isFirst = fraction < SLOW;
-            const cells = isFirst ? fraction / SLOW * columns : 0;
-            const done = fraction >= 1 ? rows : isFirst ? 0 : (isSlow ? 1 : 0) + part(fraction, SLOW, 1) * (rows - (isSlow ? 1 : 0));
+            const [slow, slowRows] = above ? [0.65, 1] : [0, 0];
+            const isFirst = fraction < slow;
+            const cells = isFirst ? fraction / slow * columns : 0;
+            const done = fraction >= 1 ? rows : isFirst ? 0 : slowRows + part(fraction, slow, 1) * (rows - slowRows);
             const count = isFirst ? Math.floor(cells) : Math.floor(done) * columns;
             const [i, j] = fraction >= 1 ? [Math.min(state.row, rows) - 1, Math.min(state.column, columns) - 1]
                 : [Math.min(Math.floor(done), rows - 1), Math.min(Math.floor(cells), columns - 1)];
@@ -137,6 +135,7 @@ export default (attention, { kind }) => {
             svg.setAttribute('font-size', 14);
 
             // The map.
+            const full = of => Math.max(...of.entries.filter(Number.isFinite).map(Math.abs), 1e-12);
             const isThere = of => steps.findIndex(step => step.name === of) < stage;
             const key = of => of.replace(/^d/u, '');
             const sizeOf = of => [all[of].rows, all[of].columns].map(count => SMALL * count);
@@ -164,13 +163,13 @@ export default (attention, { kind }) => {
                 const { x, y, width, height } = frameOf(of);
                 const group = shape('g', { class: 'press' }, formula(x + width / 2, y - 10, of.replace(/(\D)(\d)/u, '$1_$2'), 'middle'));
                 const shown = of === name ? count : isThere(of) ? Infinity : 0;
-                const full = Math.max(...all[of].entries.filter(Number.isFinite).map(Math.abs), 1e-12);
+                const most = full(all[of]);
                 const at = entries(all[of]);
                 for (let l = 0; l < Math.min(shown, all[of].rows * all[of].columns); l += 1) {
                     const [r, c] = [Math.floor(l / all[of].columns), l % all[of].columns];
                     group.append(shape('rect', {
                         x: x + SMALL * c, y: y + SMALL * r, width: SMALL - 0.5, height: SMALL - 0.5,
-                        fill: at(r, c) < 0 ? 'var(--fig-heat-neg)' : 'var(--fig-heat)', 'fill-opacity': (0.06 + 0.94 * Math.abs(at(r, c)) / full).toFixed(2),
+                        fill: at(r, c) < 0 ? 'var(--fig-heat-neg)' : 'var(--fig-heat)', 'fill-opacity': (0.06 + 0.94 * Math.abs(at(r, c)) / most).toFixed(2),
                     }));
                 }
                 group.append(shape('rect', {
@@ -183,16 +182,21 @@ export default (attention, { kind }) => {
             svg.append(formula(4, 232, words, 'start'));
 
             // What is being computed.
-            const full = of => Math.max(...of.entries.filter(Number.isFinite).map(Math.abs), 1e-12);
             const names = { 6: tokens, 4: kind === 'heads' ? Array(4).fill('') : dimensions.map(name => `${name.slice(0, 3)}.`), 2: ['', ''] };
             const frame = (x, y, columns, rows, colour) => svg.append(shape('rect', {
                 x: x - 1, y: y - 1, width: CELL * columns, height: CELL * rows, fill: 'none', stroke: colour, 'stroke-width': 2.5, 'pointer-events': 'none',
             }));
             const blank = count => Array(count).fill('');
-            const ask = (of, isTurned) => (r, c) => {
-                const s = steps.findIndex(step => step.name === of);
-                const [row, column] = isTurned ? [c, r] : [r, c];
-                return s < 0 ? undefined : set({ stage: s, row: row + 1, column: column + 1 });
+            // A number of a factor leads to the step that computes it: in the part that it is in, and of a head in the columns of that head.
+            const ask = names => (r, c) => {
+                const parts = names.split(' ');
+                const width = get(parts[0]).columns;
+                const of = parts[Math.floor(c / width)] ?? parts[0];
+                const [row, column] = of.endsWith('ᵀ') ? [c, r] : [r, c % width];
+                const [, plain, head = 1] = of.replace('ᵀ', '').match(/^(\D+)(\d)?$/u);
+                const own = steps.findIndex(step => step.name === of.replace('ᵀ', ''));
+                const s = own < 0 ? steps.findIndex(step => step.name === plain) : own;
+                return s < 0 ? undefined : set({ stage: s, row: row + 1, column: column + 1 + (own < 0 ? 2 * (head - 1) : 0) });
             };
             const label = (x, y, of, anchor) => svg.append(formula(x, y, of.replace(/(\D)(\d)/u, '$1_$2'), anchor));
             const a = left && get(left);
@@ -201,7 +205,7 @@ export default (attention, { kind }) => {
             if (a) {
                 heatMap(svg, {
                     left: leftAt, top: TOP, rows: a.rows === 6 ? tokens : blank(a.rows), columns: blank(a.columns), matrix: a, full: full(a), cell: CELL, digits: 1,
-                    choose: ask(left.replace('ᵀ', ''), left.endsWith('ᵀ')),
+                    choose: ask(left),
                 });
                 const parts = left.split(' ');
                 parts.forEach((of, p) => label(leftAt + CELL * a.columns * p / parts.length, TOP + CELL * 6 + 12, of, 'start'));
@@ -209,7 +213,7 @@ export default (attention, { kind }) => {
             if (b) {
                 heatMap(svg, {
                     left: LEFT, top: aboveAt, rows: blank(b.rows), columns: blank(b.columns), matrix: b, full: full(b), cell: CELL, digits: 1,
-                    choose: ask(above.replace('ᵀ', ''), above.endsWith('ᵀ')),
+                    choose: ask(above),
                 });
                 const parts = above.split(' ');
                 parts.forEach((of, p) => label(LEFT - 8, aboveAt + CELL * b.rows * p / parts.length + CELL / 2, of, 'end'));

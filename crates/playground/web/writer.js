@@ -66,8 +66,8 @@ export default attention => {
             const letters = [...written.text];
             const [block, head] = [Math.floor(state.head / HEADS), state.head % HEADS];
             const looker = Math.min(state.looker, n) - 1;
-            const weights = written.weights(block, head);
-            const row = Array.from({ length: n }, (_, j) => entries(weights)(looker, j));
+            const weights = entries(written.weights(block, head));
+            const row = Array.from({ length: n }, (_, j) => weights(looker, j));
 
             svg.append(text(20, 14, `Where head ${NAMES[state.head]} looks, from the framed character; what the model wrote is underlined`, 'start'));
             letters.forEach((letter, j) => {
@@ -111,10 +111,11 @@ export default attention => {
                 const map = maps[turn];
                 if (isOld(map)) {
                     const which = turn;
-                    map.group = shape('g', { class: 'press' });
+                    const isSmall = which > 0 && which <= NAMES.length;
+                    map.group = shape('g', isSmall ? { class: 'press' } : {});
                     map.drawnFor = session.key + n + NAMES[state.head];
                     draws[which](map.group);
-                    if (which > 0 && which <= NAMES.length) {
+                    if (isSmall) {
                         map.group.addEventListener('click', () => set({ head: which - 1 }));
                     }
                     drawn += 1;

@@ -1,5 +1,7 @@
 //! What the prose says of the results.
 
+use std::collections::BTreeSet;
+
 use super::facts::{
     Fate, by_test, caught_by_none, faults, fewest, lines, possible, rows,
 };
@@ -11,6 +13,9 @@ fn every_set_of_tests_was_tried_with_every_fault() {
     for set in rows.iter().flat_map(|row| &row.sets) {
         assert!(faults(set).eq(all.iter().copied()), "{}", set.repository);
     }
+    let projects: BTreeSet<_> =
+        rows.iter().flat_map(|row| &row.sets).map(|set| &set.repository).collect();
+    assert_eq!(projects.len(), 7);
     assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse(row.count(Fate::Caught))));
     assert_eq!(rows[0].name, "tiny-llm");
 }
