@@ -55,6 +55,9 @@ const WINDOWS: &[Screen] = &[
 /// The script that runs inside the page.
 const CHECKS: &str = include_str!("support/checks.js");
 
+/// The script that names the fonts that are cut.
+const CUT_FONTS: &str = include_str!("../theme/cut_fonts.py");
+
 /// Files that mdBook adds to the chapters.
 const NO_CHAPTERS: &[&str] = &["404.html", "print.html", "toc.html"];
 
@@ -333,6 +336,10 @@ fn read(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visit
 
     let sent = site.take_sent();
     complaints.extend(weight(&sent));
+    complaints.extend(sent.iter().filter(|file| is_whole(file)).map(|file| {
+        let name = &file.name;
+        format!("loads {name} for a letter that `python3 theme/cut_fonts.py` would add to the cut font")
+    }));
     let Shift { value: shift, moved } = tab.ask("checks.shift()");
     if shift != 0.0 {
         complaints.push(format!("the layout shifts by {shift:.4}: {}", moved.join("; ")));
@@ -387,6 +394,12 @@ fn weight(sent: &[Sent]) -> Option<String> {
         let (total, most) = (kib(total), kib(MOST_ON_THE_WIRE));
         format!("loads {total}, more than {most}: {}", named.join(", "))
     })
+}
+
+/// True for a font of which there is a smaller one with the letters of the book. It comes late, and moves all text when it has come.
+fn is_whole(file: &Sent) -> bool {
+    let name = file.name.rsplit('/').next().and_then(|name| name.rsplit_once('-'));
+    name.is_some_and(|(name, _hash)| CUT_FONTS.contains(&format!("\"{name}\": \"")))
 }
 
 /// The layout with everything unfolded, and pictures of it in a light and a dark theme.

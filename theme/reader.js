@@ -155,14 +155,17 @@
             }
         }
     };
-    const steps = [...main.children].flatMap(part => ['settled', 'told'].map(name => [part, name]));
+    const sections = [...main.children];
+    const formulas = [...main.querySelectorAll('.katex-mathml')];
+    const FORMULAS = 20; // at once
     const settle = () => {
-        const [part, name] = steps.shift() ?? [];
-        if (part) {
-            part.classList.add(name);
-            if (name === 'settled') {
-                (part.matches('pre') ? [part] : part.querySelectorAll('pre')).forEach(tint);
-            }
+        const section = sections.shift();
+        if (section) {
+            section.classList.add('settled');
+            (section.matches('pre') ? [section] : section.querySelectorAll('pre')).forEach(tint);
+            idle(settle);
+        } else if (formulas.length) {
+            formulas.splice(0, FORMULAS).forEach(formula => formula.classList.add('told'));
             idle(settle);
         } else {
             // Without `settling` the whole page would be styled once more.

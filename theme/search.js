@@ -1,7 +1,17 @@
-// The search: the box is mdBook's, what it finds comes from here. MiniSearch and the sections of the book (crates/xtask/src/search.rs) are loaded
-// when the box is first opened, as plain scripts, so that a page opened from a disk may load them, too.
+// The search: the box is mdBook's, what it finds comes from here. MiniSearch, the sections of the book and their index (crates/xtask/src/search.rs)
+// are loaded when the box is first opened, as plain scripts, so that a page opened from a disk may load them, too.
 'use strict';
-(() => {
+// What a word is. The build, which has no document, makes the index by the same rules.
+globalThis.bookWords = (() => {
+    // with_mask and d_k are words; they are also found by their parts. dₖ is spelt like d_k, √ like sqrt.
+    const WORD = /[\p{L}\p{N}_]+/gu;
+    const words = text => text.replace(/√/g, ' sqrt ').match(WORD) ?? [];
+    const parts = word => [word, ...word.includes('_') ? word.split('_').filter(Boolean) : []];
+    const spelt = word => word.normalize('NFKD').replace(/[\p{M}_]/gu, '').toLowerCase();
+    const fields = ['title', 'names', 'chapter', 'text'];
+    return { WORD, words, parts, spelt, options: { fields, tokenize: text => words(text).flatMap(parts), processTerm: spelt } };
+})();
+globalThis.document && (() => {
     const [area, form, box, outer, header, list, toggle] = ['search-wrapper', 'searchbar-outer', 'searchbar', 'searchresults-outer',
         'searchresults-header', 'searchresults', 'search-toggle'].map(id => document.getElementById(`mdbook-${id}`));
     const theme = new URL('.', document.currentScript.src);
@@ -15,11 +25,7 @@
 
     /* Words ---------------------------------------------------------------------------------------------------------- */
 
-    // with_mask and d_k are words; they are also found by their parts. dₖ is spelt like d_k, √ like sqrt.
-    const WORD = /[\p{L}\p{N}_]+/gu;
-    const words = text => text.replaceAll('√', ' sqrt ').match(WORD) ?? [];
-    const parts = word => [word, ...word.includes('_') ? word.split('_').filter(Boolean) : []];
-    const spelt = word => word.normalize('NFKD').replace(/[\p{M}_]/gu, '').toLowerCase();
+    const { WORD, words, parts, spelt, options: ofIndex } = bookWords;
     const plain = text => words(text).map(spelt).join(' ');
     const isOneOf = terms => word => parts(word).some(part => terms.has(spelt(part)));
 
@@ -32,14 +38,8 @@
         Object.assign(element, { src: new URL(`on-demand/${name}`, theme), onload: resolve, onerror: reject });
         document.head.append(element);
     });
-    const load = () => loading ??= Promise.all(['minisearch.js', 'sections.js'].map(script)).then(async () => {
-        const made = new MiniSearch({
-            fields: ['title', 'names', 'chapter', 'text'],
-            tokenize: text => words(text).flatMap(parts),
-            processTerm: spelt,
-        });
-        await made.addAllAsync(bookSections.map((section, id) => ({ id, ...section })), { chunkSize: 40 });
-        index = made;
+    const load = () => loading ??= Promise.all(['minisearch.js', 'sections.js'].map(script)).then(() => {
+        index = MiniSearch.loadJSON(bookIndex, ofIndex);
     });
 
     // What answers a query, best first. A word that the book doesn't have may have been misspelt.

@@ -1,5 +1,5 @@
-//! What the search looks in: the sections of the book, as a script that a page loads when its search is opened. `theme/search.js` does the
-//! searching, and shows parts of these texts, so they are sentences: of a formula there is one short spelling.
+//! What the search looks in: the sections of the book and their index, as a script that a page loads when its search is opened.
+//! `theme/search.js` does the searching, and shows parts of these texts, so they are sentences: of a formula there is one short spelling.
 
 use crate::files;
 use crate::lint::html::{Node, Page, inside};
@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 
 /// Where a page finds the sections, beside the library that searches in them.
 const FILE: &str = "theme/on-demand/sections.js";
+
+const MINISEARCH: &str = include_str!("../../../theme/on-demand/minisearch.js");
+const SEARCH: &str = include_str!("../../../theme/search.js");
 
 /// Pages that repeat others, or have no text.
 const NO_CHAPTERS: [&str; 4] = ["404.html", "index.html", "print.html", "toc.html"];
@@ -55,10 +58,28 @@ pub fn write_sections(book: &Path) -> Result<()> {
             sections.iter().map(|section| entry(&chapter, section)).collect::<Vec<_>>()
         })
         .collect();
-    let script = format!("globalThis.bookSections = {};\n", Value::from(entries));
+    let sections = Value::from(entries).to_string();
+    let index = Value::from(index(&sections)?);
+    let script = format!(
+        "globalThis.bookSections = {sections};\nglobalThis.bookIndex = {index};\n"
+    );
     let file = book.join(FILE);
     fs::create_dir_all(file.parent().unwrap_or(book))?;
     files::write(&file, script)
+}
+
+/// The index of sections, made by the library and the rules that a page searches with.
+fn index(sections: &str) -> Result<String> {
+    let context = quick_js::Context::new()?;
+    for script in [MINISEARCH, SEARCH] {
+        context.eval(script)?;
+    }
+    let made = format!(
+        "const made = new MiniSearch(bookWords.options);\n\
+         made.addAll({sections}.map((section, id) => ({{ id, ...section }})));\n\
+         JSON.stringify(made)"
+    );
+    Ok(context.eval_as(&made)?)
 }
 
 /// The words of the glossary, and the other names that it gives them in italics, by the address of the section that explains them. A name
@@ -285,8 +306,12 @@ mod tests {
         );
         write_sections(folder.path()).unwrap();
         let script = fs::read_to_string(folder.path().join(FILE)).unwrap();
-        let json = script.strip_prefix("globalThis.bookSections = ").unwrap();
-        let found: Value = serde_json::from_str(json.trim_end_matches(";\n")).unwrap();
+        let (sections, index) = script.split_once('\n').unwrap();
+        let value = |line: &str, name: &str| -> Value {
+            let json = line.strip_prefix(&format!("globalThis.{name} = ")).unwrap();
+            serde_json::from_str(json.trim_end().trim_end_matches(';')).unwrap()
+        };
+        let found = value(sections, "bookSections");
         let expected = json!([
             { "url": "glossary.html", "chapter": "Glossary", "title": "Glossary", "names": [],
               "text": "Rotary positions · Turned by angles. Often RoPE, or PE." },
@@ -295,5 +320,12 @@ mod tests {
               "text": "Turned." },
         ]);
         assert_eq!(found, expected);
+        let index = value(index, "bookIndex");
+        let index: Value = serde_json::from_str(index.as_str().unwrap()).unwrap();
+        assert_eq!(index["documentCount"], 3);
+        let is_in = |word| {
+            index["index"].as_array().unwrap().iter().any(|entry| entry[0] == word)
+        };
+        assert!(is_in("rope") && !is_in("RoPE"), "{index}");
     }
 }

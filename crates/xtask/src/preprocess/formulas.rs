@@ -1,11 +1,16 @@
 //! What a formula in KaTeX's HTML has beyond KaTeX: a colour for queries, keys and values, and lines that end before a relation.
 
 use crate::pattern::{Pattern, pattern};
-use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// A letter that stands for queries, keys or values, also as an index.
 static ROLE: Pattern =
     pattern!(r#"<span class="mord mathnormal( mtight)?"([^>]*)>([QKV])</span>"#);
+
+/// A small letter that may stand for a query, a key or a value. As an index it is a number.
+static VECTOR: Pattern = pattern!(
+    r#"<span class="mord mathnormal"([^>]*)>([qkv])</span>(<span class="msupsub">)?"#
+);
 
 /// Where a part of a formula begins that isn't broken: KaTeX lets a line end behind each relation and operator.
 const BASE: &str = "<span class=\"base\">";
@@ -19,16 +24,31 @@ static RELATION: Pattern = pattern!(
 static STRUT: Pattern =
     pattern!(r#"^<span class="base"><span class="strut"[^>]*></span>"#);
 
-/// The letters of queries, keys and values with a class for each: book.css.
-pub(super) fn with_roles(html: &str) -> Cow<'_, str> {
-    ROLE.replace_all(html, |letter: &regex::Captures| {
+/// The letters of queries, keys and values with a class for each: book.css. A small letter alone may be something else; one with an index,
+/// or beside another of the three, is none.
+pub(super) fn with_roles(html: &str) -> String {
+    let vectors: BTreeSet<_> =
+        VECTOR.captures_iter(html).map(|found| found[2].to_owned()).collect();
+    let html = VECTOR.replace_all(html, |letter: &regex::Captures| {
+        let index = letter.get(3).map_or("", |index| index.as_str());
+        if vectors.len() < 2 && index.is_empty() {
+            return letter[0].to_owned();
+        }
+        let role = &letter[2];
+        format!(
+            "<span class=\"mord mathnormal role-{role}\"{}>{role}</span>{index}",
+            &letter[1]
+        )
+    });
+    let html = ROLE.replace_all(&html, |letter: &regex::Captures| {
         let role = letter[3].to_lowercase();
         let tight = letter.get(1).map_or("", |tight| tight.as_str());
         format!(
             "<span class=\"mord mathnormal{tight} role-{role}\"{}>{}</span>",
             &letter[2], &letter[3]
         )
-    })
+    });
+    html.into_owned()
 }
 
 /// A formula on its own, where a line goes on with a relation and never ends with one. What is between two relations is a part, and is broken
@@ -98,5 +118,14 @@ mod tests {
         let html = "<span class=\"mord mathnormal\">Q</span><span class=\"mord mathnormal mtight\" style=\"x\">V</span><span class=\"mord mathnormal\">X</span>";
         let expected = "<span class=\"mord mathnormal role-q\">Q</span><span class=\"mord mathnormal mtight role-v\" style=\"x\">V</span><span class=\"mord mathnormal\">X</span>";
         assert_eq!(with_roles(html), expected);
+        let letter = |letter, role: &str| {
+            format!("<span class=\"mord mathnormal{role}\">{letter}</span>")
+        };
+        let index = "<span class=\"msupsub\">j</span>";
+        assert_eq!(with_roles(&letter("k", "")), letter("k", ""));
+        let indexed = letter("k", " role-k") + index;
+        assert_eq!(with_roles(&(letter("k", "") + index)), indexed);
+        let both = letter("q", " role-q") + &letter("v", " role-v");
+        assert_eq!(with_roles(&(letter("q", "") + &letter("v", ""))), both);
     }
 }

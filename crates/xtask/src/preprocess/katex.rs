@@ -125,11 +125,7 @@ fn html(formula: &str) -> Result<String, String> {
     }
     let html = formulas::with_roles(&html);
     let is_on_its_own = html.starts_with("<span class=\"katex-display\">");
-    Ok(if is_on_its_own {
-        formulas::broken_before_relations(&html)
-    } else {
-        html.into_owned()
-    })
+    Ok(if is_on_its_own { formulas::broken_before_relations(&html) } else { html })
 }
 
 /// `src/softmax.md:12`, or without the line when the formula came in by an include.
