@@ -571,7 +571,7 @@ fn a_figure_that_cannot_move_says_why() {
 fn random_scores_are_divided_as_chosen() {
     let Some(mut reader) = Reader::start() else { return };
     for (divisor, name) in ["1", "√d", "d"].into_iter().enumerate() {
-        let address = format!("why-sqrt-d-k.html?root=3_{divisor}_7");
+        let address = format!("why-sqrt-d-k.html?root=8_{divisor}_7");
         let mut tab = reader.open(&address, LAPTOP);
         let products = playground_native::random_products(8, 256, 7).unwrap();
         let by = 256_f64.powf(0.5 * divisor as f64);

@@ -271,10 +271,14 @@ pub fn turned_row(position: i32, pairs: usize) -> Result<Vec<f64>, JsError> {
     Ok(rotary.turn(&row, 1, position as isize)?.as_slice().to_vec())
 }
 
-/// The dot products of a random query with random keys of this width, all entries of mean 0 and variance 1.
+/// The widest random products.
+const WIDEST: usize = 1024;
+
+/// The dot products of the first `width` entries of a random query with those of random keys, all entries of mean 0 and variance 1. A
+/// wider product goes on with the sum of a narrower one.
 ///
 /// # Errors
-/// A size is 0.
+/// A size is 0, or the width more than 1,024.
 #[wasm_bindgen]
 pub fn random_products(
     keys: usize,
@@ -282,10 +286,14 @@ pub fn random_products(
     seed: u64,
 ) -> Result<Vec<f64>, JsError> {
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-    let mut draw = |rows, columns| {
-        DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
+    if width > WIDEST {
+        return Err(JsError::new(&format!("the width {width} is more than {WIDEST}")));
+    }
+    let mut draw = |rows| {
+        let all = DMatrix::from_fn(rows, WIDEST, |_, _| StandardNormal.sample(rng));
+        all.columns(0, width).into_owned()
     };
-    let (q, k) = (draw(1, width), draw(keys, width));
+    let (q, k) = (draw(1), draw(keys));
     Ok((attention::scaled_scores(&q, &k)? * (width as f64).sqrt()).as_slice().to_vec())
 }
 

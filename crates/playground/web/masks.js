@@ -1,6 +1,6 @@
 // Masks over the running example, and a token that is poked: which outputs move?
-import { choice, number, slider } from './figure.js';
-import { bars, drawing, entries, heatMap, text } from './draw.js';
+import { choice, number, time } from './figure.js';
+import { bars, drawing, entries, heatMap, shape, text } from './draw.js';
 
 const CELL = 45;
 
@@ -23,7 +23,7 @@ export default attention => {
         controls: [
             choice('mask', 'mask', ['none', 'causal', 'window of 3', 'padding: 3 real tokens', 'causal and padding'], 1),
             choice('token', 'poked token', tokens.map((token, i) => `${i + 1}. ${token}`), 5),
-            slider('poke', 'how hard', 0, 3, 0.1, 0),
+            time('poke', 'how hard', 3, 0, { seconds: 5, stop: 0.5 }),
         ],
         draw({ mask, token, poke }) {
             const numbers = x.entries;
@@ -41,6 +41,12 @@ export default attention => {
             const shown = after.weights.entries.map((weight, l) => Number.isFinite(masked.entries[l]) ? weight : NaN);
             const matrix = new attention.Matrix(6, 6, shown);
             heatMap(svg, { left: 60, top: 52, rows: tokens, columns: tokens, matrix, full: 0.75, cell: CELL });
+            // The poked token is a query of its row, and a key of its column.
+            const frame = (places, colour) => svg.append(shape('rect', {
+                ...places, fill: 'none', stroke: `var(--role-${colour})`, 'stroke-width': 2.5, 'pointer-events': 'none',
+            }));
+            frame({ x: 58.5, y: 50.5 + CELL * token, width: 6 * CELL + 1, height: CELL + 1 }, 'q');
+            frame({ x: 58.5 + CELL * token, y: 50.5, width: CELL + 1, height: 6 * CELL + 1 }, 'k');
             bars(svg, {
                 left: 336, top: 52, width: 90, row: CELL, most: Math.max(...moves, 0.01),
                 labels: tokens.map(() => ''), values: moves, digits: 3, colour: () => 'var(--fig-2)',

@@ -48,6 +48,9 @@ export default (attention, { machines }) => {
                 const down = cx - lastX < 62 ? lastY + 20 : cy + 22;
                 [lastX, lastY] = [cx, down];
                 const fill = name === 'whole' ? 'var(--fig-2)' : 'var(--fig-3)';
+                if (down > cy + 22) {
+                    svg.append(shape('path', { d: `M${cx},${cy}V${down - 10}`, stroke: 'var(--fig-muted)', 'stroke-opacity': 0.5 }));
+                }
                 svg.append(shape('circle', { cx, cy, r: 5, fill }), text(cx, down, name));
             }
             const told = steps.filter(({ name }) => name !== 'whole');

@@ -52,6 +52,12 @@ export default attention => {
                 points, fill: 'none', stroke: `var(--fig-${i + 1})`, 'stroke-width': i === type ? 3 : 1.5,
                 'stroke-dasharray': i === 0 ? 'none' : '7 5',
             })));
+            // A curve has its name where it ends on the left: above that end, or before it if there is room.
+            curves.forEach((points, i) => {
+                const [left, top] = points.split(' ').at(-1).split(',').map(Number);
+                const [name, colour] = [['f64', 'f32'][i], `var(--fig-${i + 1})`];
+                svg.append(left > LEFT + 40 ? text(left - 8, top, name, 'end', colour) : text(left + 4, top - 16, name, 'start', colour));
+            });
             const at = error(power, type === 1);
             let says = `The step is lost beside the number: no slope can be measured.`;
             if (at) {

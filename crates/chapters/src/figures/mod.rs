@@ -24,16 +24,24 @@ pub const MUTED: RGBColor = RGBColor(0x6b, 0x6b, 0x75);
 pub const BLUE: RGBColor = RGBColor(0x0b, 0x4f, 0xa0);
 pub const VERMILION: RGBColor = RGBColor(0xd1, 0x56, 0x1a);
 pub const GREEN: RGBColor = RGBColor(0x2f, 0x9e, 0x77);
+/// Queries, keys and values, as in formulas and listings.
+pub const ROLES: [RGBColor; 3] = [QUERY, KEY, VALUE];
+pub const QUERY: RGBColor = RGBColor(0x6b, 0x1f, 0xa8);
+pub const KEY: RGBColor = RGBColor(0x8f, 0x5c, 0x00);
+pub const VALUE: RGBColor = RGBColor(0x14, 0x6e, 0x5f);
 const HEAT: RGBColor = RGBColor(0x3f, 0x90, 0xd4);
 const HEAT_NEGATIVE: RGBColor = RGBColor(0xe0, 0x76, 0x3a);
 
 /// The style sheet's name for each colour.
-const VARIABLES: [(RGBColor, &str); 7] = [
+const VARIABLES: [(RGBColor, &str); 10] = [
     (TEXT, "--fig-fg"),
     (MUTED, "--fig-muted"),
     (BLUE, "--fig-1"),
     (VERMILION, "--fig-2"),
     (GREEN, "--fig-3"),
+    (QUERY, "--role-q"),
+    (KEY, "--role-k"),
+    (VALUE, "--role-v"),
     (HEAT, "--fig-heat"),
     (HEAT_NEGATIVE, "--fig-heat-neg"),
 ];

@@ -3,7 +3,7 @@
 use super::facts::{self, D_K, D_MODEL, LAYERS, N};
 use crate::figures::format::{fixed, integer, percent, scientific};
 use crate::figures::{
-    Area, BLUE, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label, ring, text_box,
+    Area, BLUE, HeatMap, KEY, MUTED, QUERY, TEXT, VALUE, arrow, label, ring, text_box,
 };
 use crate::output::Page;
 use crate::sentences::BANK;
@@ -56,8 +56,11 @@ fn flow(area: &Area) -> Result<()> {
     };
     let down = |points: &[(i32, i32)], colour| arrow(area, points, colour);
     step((180, 6), 160, "X  (n, d_model)", MUTED)?;
-    let projections = [("Q  (n, dₖ)", "W_Q", BLUE), ("K  (n, dₖ)", "W_K", VERMILION)];
-    let projections = projections.into_iter().chain([("V  (n, dᵥ)", "W_V", GREEN)]);
+    let projections = [
+        ("Q  (n, dₖ)", "W_Q", QUERY),
+        ("K  (n, dₖ)", "W_K", KEY),
+        ("V  (n, dᵥ)", "W_V", VALUE),
+    ];
     for (i, (name, parameters, colour)) in (0..).zip(projections) {
         let x = 20 + 180 * i;
         down(&[(230 + 30 * i, 40), (x + 60, 88)], colour)?;

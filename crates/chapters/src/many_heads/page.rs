@@ -3,7 +3,7 @@
 use super::facts;
 use crate::figures::format::{fixed, percent, tuple};
 use crate::figures::{
-    Area, BLUE, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label, text_box,
+    Area, BLUE, GREEN, HeatMap, MUTED, ROLES, TEXT, VERMILION, arrow, label, text_box,
 };
 use crate::output::Page;
 use crate::sentences::{CLERK, LEFT};
@@ -32,8 +32,8 @@ fn diagram(area: &Area) -> Result<()> {
     let column = |i: usize| 24 + 172 * i as i32;
     let slice = |i: usize| 43 * i as i32;
     text_box(area, (210, 6), (100, 34), "X", MUTED)?;
-    for (m, name) in ["Q", "K", "V"].into_iter().enumerate() {
-        arrow(area, &[(230 + 30 * m as i32, 40), (column(m) + 64, 78)], MUTED)?;
+    for (m, (name, role)) in ["Q", "K", "V"].into_iter().zip(ROLES).enumerate() {
+        arrow(area, &[(230 + 30 * m as i32, 40), (column(m) + 64, 78)], role)?;
         for (h, (index, colour)) in heads.into_iter().enumerate() {
             let corner = (column(m) + slice(h), 80);
             text_box(area, corner, (40, 40), &format!("{name}{index}"), colour)?;

@@ -2,7 +2,7 @@
 
 use super::facts::{HEADS, Kept, LATENT, LATENT_HEADS, LAYERS, WIDTH};
 use crate::figures::format::{bytes, fixed, integer, significant};
-use crate::figures::{BLUE, MUTED, TEXT, VERMILION, label, line, text_box};
+use crate::figures::{KEY, MUTED, QUERY, TEXT, label, line, text_box};
 use crate::output::Page;
 use anyhow::Result;
 use laboratory::hardware::H100;
@@ -64,10 +64,10 @@ fn groups(page: &mut Page) -> Result<()> {
                 let above = middle(f64::from(head));
                 line(area, &[(above, 20 + BOX.1), (below, 100)], MUTED)?;
                 let number = format!("q{}", head + 1);
-                text_box(area, (above - BOX.0 / 2, 20), BOX, &number, BLUE)?;
+                text_box(area, (above - BOX.0 / 2, 20), BOX, &number, QUERY)?;
                 if head == first {
                     let number = format!("k, v {}", head / group + 1);
-                    text_box(area, (below - 23, 100), (46, BOX.1), &number, VERMILION)?;
+                    text_box(area, (below - 23, 100), (46, BOX.1), &number, KEY)?;
                 }
             }
             label(area, (middle(1.5), 160), name, TEXT)?;

@@ -1,7 +1,8 @@
 //! Two diagrams: the walk over the tiles, and what is done in one of them.
 
 use crate::figures::{
-    BLUE, Color, GREEN, MUTED, TEXT, VERMILION, arrow, filled, framed, label, text_box,
+    BLUE, Color, KEY, MUTED, QUERY, TEXT, VALUE, VERMILION, arrow, filled, framed, label,
+    text_box,
 };
 use crate::output::Page;
 use anyhow::Result;
@@ -42,24 +43,24 @@ pub fn walk(page: &mut Page) -> Result<()> {
             arrow(area, &down, TEXT)?;
 
             let stays = (column - 52, 28);
-            text_box(area, stays, (104, 34), "K, V: stay", GREEN)?;
-            arrow(area, &[(column, 62), (column, top + 8)], GREEN)?;
-            text_box(area, (column - 78, bottom + 30), (156, 34), "dK, dV: grow", GREEN)?;
-            arrow(area, &[(column, bottom - 2), (column, bottom + 28)], GREEN)?;
+            text_box(area, stays, (104, 34), "K, V: stay", KEY)?;
+            arrow(area, &[(column, 62), (column, top + 8)], KEY)?;
+            text_box(area, (column - 78, bottom + 30), (156, 34), "dK, dV: grow", KEY)?;
+            arrow(area, &[(column, bottom - 2), (column, bottom + 28)], KEY)?;
 
             let flows = [(0, "Q, dO"), (1, "L, D")];
             for (line, text) in flows {
                 let corner = (18, row - 38 + 40 * line);
-                text_box(area, corner, (74, 34), text, VERMILION)?;
+                text_box(area, corner, (74, 34), text, QUERY)?;
             }
-            arrow(area, &[(94, row), (left - 4, row)], VERMILION)?;
+            arrow(area, &[(94, row), (left - 4, row)], QUERY)?;
             let right = left + CELL * TILES;
-            arrow(area, &[(right, row), (right + 46, row)], VERMILION)?;
-            text_box(area, (right + 48, row - 17), (74, 34), "dQ +=", VERMILION)?;
+            arrow(area, &[(right, row), (right + 46, row)], QUERY)?;
+            text_box(area, (right + 48, row - 17), (74, 34), "dQ +=", QUERY)?;
 
-            label(area, (left + CELL * TILES / 2, 12), "tiles of keys", MUTED)?;
-            label(area, (55, top + 8), "tiles of", MUTED)?;
-            label(area, (55, top + 28), "queries", MUTED)
+            label(area, (left + CELL * TILES / 2, 12), "tiles of keys", KEY)?;
+            label(area, (55, top + 8), "tiles of", QUERY)?;
+            label(area, (55, top + 28), "queries", QUERY)
         },
     )
 }
@@ -89,12 +90,12 @@ pub fn one_tile(page: &mut Page) -> Result<()> {
             block((8, 110), 230, "A = exp(S + M − L)", MUTED)?;
             block((282, 110), 230, "dS = A ⊙ (dA − D)", MUTED)?;
             arrow(area, &[(238, 128), (280, 128)], MUTED)?;
-            arrow(area, &[(88, 146), (88, 250)], GREEN)?;
-            arrow(area, &[(340, 146), (262, 250)], GREEN)?;
-            arrow(area, &[(433, 146), (433, 250)], GREEN)?;
-            block((8, 252), 160, "3.  dV += Aᵀ dO", GREEN)?;
-            block((180, 252), 160, "4.  dQ += dS K", GREEN)?;
-            block((352, 252), 160, "5.  dK += dSᵀ Q", GREEN)?;
+            arrow(area, &[(88, 146), (88, 250)], VALUE)?;
+            arrow(area, &[(340, 146), (262, 250)], QUERY)?;
+            arrow(area, &[(433, 146), (433, 250)], KEY)?;
+            block((8, 252), 160, "3.  dV += Aᵀ dO", VALUE)?;
+            block((180, 252), 160, "4.  dQ += dS K", QUERY)?;
+            block((352, 252), 160, "5.  dK += dSᵀ Q", KEY)?;
             label(area, (346, 312), "both divided by √d", MUTED)
         },
     )

@@ -3,8 +3,8 @@
 use super::facts::Masked;
 use crate::figures::format::subscript;
 use crate::figures::{
-    Area, BLUE, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, filled, framed, label,
-    line, text, text_box,
+    Area, BLUE, Color, KEY, MUTED, QUERY, RGBColor, TEXT, VERMILION, filled, framed,
+    label, line, text, text_box,
 };
 use crate::output::Page;
 use anyhow::Result;
@@ -33,7 +33,7 @@ pub fn strip(page: &mut Page) -> Result<()> {
         |area| {
             let width = STEP.0 * TILES.1 - 4;
             let (x, y) = tile(0, 0);
-            text_box(area, (x, y - 58), (width, SIZE.1), "all keys and values", VERMILION)?;
+            text_box(area, (x, y - 58), (width, SIZE.1), "all keys and values", KEY)?;
             for i in 0..TILES.0 {
                 queries_and_output(area, i)?;
                 let (x, y) = tile(i, 0);
@@ -61,8 +61,8 @@ fn tile(i: i32, j: i32) -> (i32, i32) {
 fn queries_and_output(area: &Area, i: i32) -> Result<()> {
     let (x, y) = tile(i, 0);
     let name = |name: &str| format!("{name}{}", subscript(i as usize + 1));
-    block(area, (x - 66, y), &name("Q"), BLUE, i == HERE.0)?;
-    block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, i == HERE.0)
+    block(area, (x - 66, y), &name("Q"), QUERY, i == HERE.0)?;
+    block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), BLUE, i == HERE.0)
 }
 
 /// A block of a matrix, in colour if it is at work now.
