@@ -142,9 +142,20 @@ globalThis.checks = (() => {
 
     // A formula is as wide as its box. It can be scrolled, but a reader should not have to.
     function formulasFit() {
-        return all('main .katex-display')
+        const wide = all('main .katex-display')
             .filter(display => display.scrollWidth > display.clientWidth + SLACK)
             .map(display => `a formula is ${display.scrollWidth} px wide in ${display.clientWidth} px: ${name(display)}`);
+        return [...wide, ...all('main .katex-display .base > .mrel').filter(endsLine).map(relation =>
+            `a line of a formula ends in “${relation.textContent}”: ${name(relation.closest('.katex-display'))}`)];
+    }
+
+    // True for a relation with nothing behind it in its line, while the formula goes on in the next one.
+    function endsLine(relation) {
+        const display = relation.closest('.katex-display');
+        const { right, top, bottom } = relation.getBoundingClientRect();
+        const others = [...display.querySelectorAll('.base > :is(.mord, .minner, .mop, .mopen)')].map(part => part.getBoundingClientRect());
+        const behind = ({ left, top: above, bottom: below }) => left >= right - 1 && above < bottom && below > top;
+        return others.some(part => part.top >= bottom) && !others.some(behind);
     }
 
     // A drawing lies within its figure, unless that scrolls, and its labels lie within the drawing.

@@ -2,11 +2,11 @@
 //!
 //! medium, 20 minutes
 //!
-//! A small model can learn from a large one: its target isn't one token but the large model's probabilities $q$ of
-//! all tokens. The loss of a row of logits $s$ is then the cross-entropy $-\sum_c q_c \log p_c$, where $p$ is the
+//! A small model can learn from a large one: its target isn't one token but the large model's probabilities $t$ of
+//! all tokens. The loss of a row of logits $s$ is then the cross-entropy $-\sum_c t_c \log p_c$, where $p$ is the
 //! softmax of $s$.
 //!
-//! Write the loss, summed over rows, and its gradient with respect to the logits. A row of $q$ sums to 1, or is all
+//! Write the loss, summed over rows, and its gradient with respect to the logits. A row of $t$ sums to 1, or is all
 //! zeros: this position has no target, and adds neither loss nor gradient. Logits may be as large as 1,000, in any
 //! direction, so never compute $\log p$ from $p$.
 //!
@@ -14,18 +14,18 @@
 //!
 //! # Hint
 //!
-//! With $q$ all on one token, your loss must be that of the chapter. Which of its two terms changes if $q$ is
+//! With $t$ all on one token, your loss must be that of the chapter. Which of its two terms changes if $t$ is
 //! spread?
 //!
 //! # Hint
 //!
 //! $\log p_c = s_c - \operatorname{lse}(s)$, and a log-sum-exp is safe if the largest logit is subtracted first.
-//! The sum of a row of $q$ appears in front of the log-sum-exp, and its gradient.
+//! The sum of a row of $t$ appears in front of the log-sum-exp, and its gradient.
 //!
 //! # Hint
 //!
 //! For each row: `max`, then `lse = max + sum of exp(s − max), logarithm of it`. The loss grows by
-//! $\sum_c q_c (\operatorname{lse} - s_c)$. The gradient is $p_c \sum_b q_b - q_c$, with
+//! $\sum_c t_c (\operatorname{lse} - s_c)$. The gradient is $p_c \sum_b t_b - t_c$, with
 //! $p_c = e^{s_c - \operatorname{lse}}$.
 
 use nalgebra::DMatrix;
@@ -38,7 +38,7 @@ pub fn cross_entropy(
     // SOLUTION
     let mut loss = 0.0;
     let mut gradient = DMatrix::zeros(logits.nrows(), logits.ncols());
-    for (i, (s, q)) in logits.row_iter().zip(targets.row_iter()).enumerate() {
+    for (i, (s, t)) in logits.row_iter().zip(targets.row_iter()).enumerate() {
         // FAULT overflow: the largest exponential should be 1
         // > let max = 0.0;
         // FAULT first-entry: not the first, the smallest or the mean
@@ -55,17 +55,17 @@ pub fn cross_entropy(
         // > let max = logits.max();
         let max = s.max();
         let lse = max + s.map(|s| (s - max).exp()).sum().ln();
-        let total = q.sum(); // 1, or 0 where there is no target
+        let total = t.sum(); // 1, or 0 where there is no target
         for c in 0..s.len() {
             // FAULT log-of-p: an unlikely token has a finite loss
             // > let log_p = (s[c] - lse).exp().ln();
             let log_p = s[c] - lse;
-            loss -= q[c] * log_p;
+            loss -= t[c] * log_p;
             // FAULT untargeted: a row without a target has no gradient
-            // > gradient[(i, c)] = (s[c] - lse).exp() - q[c];
+            // > gradient[(i, c)] = (s[c] - lse).exp() - t[c];
             // FAULT only-wished-for: sum to zero
-            // > gradient[(i, c)] = q[c] * ((s[c] - lse).exp() - 1.0);
-            gradient[(i, c)] = (s[c] - lse).exp() * total - q[c];
+            // > gradient[(i, c)] = t[c] * ((s[c] - lse).exp() - 1.0);
+            gradient[(i, c)] = (s[c] - lse).exp() * total - t[c];
         }
     }
     (loss, gradient)
@@ -138,7 +138,7 @@ mod tests {
             (loss - entropy).abs() < 1e-12,
             "the cross-entropy of p with itself is its entropy, {entropy:.4}, not {loss:.4}"
         );
-        assert!(gradient.amax() < 1e-12, "where p = q, the gradient is zero");
+        assert!(gradient.amax() < 1e-12, "where p = t, the gradient is zero");
     }
 
     #[test]

@@ -8,9 +8,9 @@ const [LEFT, TOP] = [342, 276]; // of the result
 const SMALL = 8; // a cell on the map
 const SECONDS = 5; // that a matrix takes
 /** Where matrices stand on the map, without the d of a gradient and the number of a head. */
-const PLACES = { X: [8, 88], Q: [70, 22], K: [70, 88], V: [70, 154], S: [122, 55], A: [182, 55], O: [240, 105], Y: [262, 105] };
+const PLACES = { X: [8, 90], Q: [70, 18], K: [70, 90], V: [70, 162], S: [122, 55], A: [182, 55], O: [240, 105], Y: [262, 105] };
 const PLACES_OF_TWO = {
-    X: [8, 88], Q: [54, 22], K: [54, 88], V: [54, 154], S1: [104, 44], A1: [160, 44], O1: [216, 44], S2: [104, 132], A2: [160, 132], O2: [216, 132],
+    X: [8, 90], Q: [54, 18], K: [54, 90], V: [54, 162], S1: [104, 44], A1: [160, 44], O1: [216, 44], S2: [104, 132], A2: [160, 132], O2: [216, 132],
     Y: [252, 88],
 };
 const part = (fraction, from, to) => Math.min(Math.max((fraction - from) / (to - from), 0), 1);
@@ -161,7 +161,7 @@ export default (attention, { kind }) => {
             }
             steps.forEach(({ name: of }, s) => {
                 const { x, y, width, height } = frameOf(of);
-                const group = shape('g', { class: 'press' }, formula(x + width / 2, y - 10, of.replace(/(\D)(\d)/u, '$1_$2'), 'middle'));
+                const group = shape('g', { class: 'press' }, formula(x + width / 2, y - 11.5, of.replace(/(\D)(\d)/u, '$1_$2'), 'middle'));
                 const shown = of === name ? count : isThere(of) ? Infinity : 0;
                 const most = full(all[of]);
                 const at = entries(all[of]);

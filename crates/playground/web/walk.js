@@ -82,7 +82,7 @@ export default attention => {
                 const x = from + (to - from) * Math.min((done - seen + 1) / 0.6, 1);
                 rect(LEFT + x, TOP - 40, width, 14, { fill: 'var(--role-k)' });
                 rect(LEFT + x, TOP - 24, width, 14, { fill: 'var(--role-v)' });
-                rect(LEFT + x, TOP + y, width, height, { fill: 'var(--fig-3)' });
+                rect(LEFT + x, TOP + y, width, height, { fill: 'var(--fig-1)' });
             }
             svg.append(
                 formula(LEFT + CELL * TOKENS / 2, 12, 'keys K and values V'), formula(LEFT - 48, TOP + 128, 'Q', 'end'),
@@ -99,8 +99,8 @@ export default attention => {
             const wide = share => 280 * share / most;
             svg.append(
                 text(LEFT - 8, 463, PROGRAMS[3], 'end'),
-                shape('rect', { x: LEFT, y: 452, width: wide(moved), height: 22, fill: 'var(--fig-3)' }),
-                shape('rect', { x: LEFT, y: 452, width: wide(totals[3]), height: 22, fill: 'none', stroke: 'var(--fig-3)', 'stroke-dasharray': '4 3' }),
+                shape('rect', { x: LEFT, y: 452, width: wide(moved), height: 22, fill: 'var(--fig-1)' }),
+                shape('rect', { x: LEFT, y: 452, width: wide(totals[3]), height: 22, fill: 'none', stroke: 'var(--fig-1)', 'stroke-dasharray': '4 3' }),
                 text(LEFT + wide(totals[3]) + 8, 463, `${number(moved, 0)} so far, of ${number(totals[3], 0)}`, 'start'),
             );
             const which = PROGRAMS.filter((_, i) => !Number.isFinite(totals[i]));

@@ -2,7 +2,9 @@
 
 use super::facts::{SINKS, Steps, beyond_training, scores};
 use crate::figures::format::{bytes, duration, fixed, integer, scientific, significant};
-use crate::figures::{BLUE, Color, MUTED, TEXT, filled, label};
+use crate::figures::{
+    BLUE, Color, KEY, MUTED, TEXT, VALUE, filled, framed, label, line, text, text_box,
+};
 use crate::output::Page;
 use crate::records::{least_and_most, provenance};
 use anyhow::Result;
@@ -10,6 +12,7 @@ use anyhow::Result;
 pub fn generate(page: &mut Page) -> Result<()> {
     work(page);
     rows(page)?;
+    pages(page)?;
     windows(page)?;
     steps(page)
 }
@@ -61,6 +64,49 @@ fn rows(page: &mut Page) -> Result<()> {
             }
             let name = format!("{tokens} tokens");
             label(area, (left + 3 * CELL, 8 + 6 * CELL + 20), &name, TEXT)?;
+        }
+        Ok(())
+    })
+}
+
+/// Two texts that begin with the same prompt, in the pages of one memory.
+fn pages(page: &mut Page) -> Result<()> {
+    const TOKENS: i32 = 4; // of a page
+    const CELL: i32 = 22;
+    const LISTS: [(&str, i32, &[i32]); 2] =
+        [("first text", 8, &[1, 2, 4]), ("second text", 200, &[1, 2, 3, 5])];
+    const FILLED: [i32; 6] = [4, 4, 4, 2, 1, 0];
+    let words = (
+        "Two caches in the pages of one memory",
+        "A memory of six pages with room for four tokens each. The first text's list names pages 1, 2 and 4, the second text's pages 1, 2, 3 \
+         and 5. Pages 1 to 3 are full, page 4 holds two tokens, page 5 one, and page 6 is free.",
+    );
+    page.figure("pages", words, (640, 242), |area| {
+        let left = |number: i32| 8 + (TOKENS * CELL + 18) * (number - 1);
+        for (name, y, list) in LISTS {
+            text(area, (8, y + 17), name)?;
+            for (place, number) in (0..).zip(list) {
+                let x = 130 + 44 * place;
+                text_box(area, (x, y), (38, 34), &number.to_string(), TEXT)?;
+                let page_edge = if y < 100 { 92 } else { 162 };
+                let list_edge = if y < 100 { y + 34 } else { y };
+                let to = (left(*number) + TOKENS * CELL / 2, page_edge);
+                line(area, &[(x + 19, list_edge), to], MUTED)?;
+            }
+        }
+        for (number, filled_rows) in (1..).zip(FILLED) {
+            for token in 0..TOKENS {
+                let x = left(number) + CELL * token;
+                for (y, colour) in [(94, KEY), (116, VALUE)] {
+                    let corners = [(x, y), (x + CELL - 3, y + CELL - 3)];
+                    if token < filled_rows {
+                        filled(area, corners, colour.mix(0.6))?;
+                    }
+                    framed(area, corners, colour.mix(0.6))?;
+                }
+            }
+            let middle = (left(number) + TOKENS * CELL / 2, 152);
+            label(area, middle, &number.to_string(), MUTED)?;
         }
         Ok(())
     })

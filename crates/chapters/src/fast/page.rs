@@ -5,8 +5,8 @@ use super::ladder::{self, Ladder};
 use super::peers;
 use crate::figures::format::fixed;
 use crate::figures::{
-    Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, line_chart,
-    text, text_box,
+    Axis, BLUE, GREEN, KEY, Line, MUTED, Marks, QUERY, TEXT, VERMILION, arrow, label,
+    line_chart, text, text_box,
 };
 use crate::output::Page;
 use crate::records::{provenance, provenance_of};
@@ -58,7 +58,7 @@ fn register_sums(page: &mut Page) -> Result<()> {
                 (corner.0 - 96, y),
                 (84, cell.1 - 6),
                 "vector",
-                if i == row { VERMILION } else { MUTED },
+                if i == row { QUERY } else { MUTED },
             )?;
             for j in 0..8 {
                 let colour = if (i, j) == (row, column) { BLUE } else { MUTED };
@@ -71,13 +71,13 @@ fn register_sums(page: &mut Page) -> Result<()> {
             }
         }
         for j in 0..8 {
-            let colour = if j == column { GREEN } else { MUTED };
+            let colour = if j == column { KEY } else { MUTED };
             block((corner.0 + cell.0 * j, 22), (cell.0 - 6, 28), &j.to_string(), colour)?;
         }
         text(area, (0, 246), "panel in memory")?;
         for k in 0..3 {
             for i in 0..3 {
-                let colour = if i == row { VERMILION } else { MUTED };
+                let colour = if i == row { QUERY } else { MUTED };
                 let left = 144 + 152 * k + 48 * i;
                 block((left, 230), (44, 32), "", colour)?;
             }
@@ -97,19 +97,19 @@ fn ranges(page: &mut Page) -> Result<()> {
     page.figure("ranges", words, (640, 250), |area| {
         text(area, (0, 26), "keys")?;
         text(area, (0, 126), "shares of dQ")?;
-        for (i, colour) in (0..).zip([BLUE, GREEN, VERMILION, MUTED]) {
+        for i in 0..4 {
             let left = 116 + 130 * i;
             let centre = left + 58;
-            text_box(area, (left, 8), (116, 36), &format!("range {i}"), colour)?;
-            arrow(area, &[(centre, 48), (centre, 102)], colour)?;
-            text_box(area, (left, 108), (116, 36), &format!("share {i}"), colour)?;
+            text_box(area, (left, 8), (116, 36), &format!("range {i}"), KEY)?;
+            arrow(area, &[(centre, 48), (centre, 102)], MUTED)?;
+            text_box(area, (left, 108), (116, 36), &format!("share {i}"), QUERY)?;
             if i > 0 {
                 label(area, (left - 7, 126), "+", TEXT)?;
             }
         }
         arrow(area, &[(372, 148), (372, 202)], TEXT)?;
         text(area, (386, 174), "always in this order")?;
-        text_box(area, (314, 208), (116, 36), "dQ", BLUE)
+        text_box(area, (314, 208), (116, 36), "dQ", QUERY)
     })
 }
 

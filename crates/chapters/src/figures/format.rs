@@ -93,12 +93,24 @@ pub fn tuple(x: impl IntoIterator<Item = impl Borrow<f64>>, decimals: usize) -> 
     format!("({})", entries.join(",\\; "))
 }
 
-/// A Markdown table. The first column is aligned to the left, all others to the right.
+/// A Markdown table. The first column and columns of words are aligned to the left, columns of numbers to the right.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let header: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
-    let mut alignment = vec!["--:".to_owned(); header.len()];
-    alignment[0] = ":--".to_owned();
+    let is_number = |cell: &str| {
+        let start =
+            cell.trim_start_matches(['−', '$', '≈', '<', '±', '*', '+', '(', ' ']);
+        start.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let alignment = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column).map(String::as_str));
+        let (numbers, words): (Vec<_>, Vec<_>) = cells
+            .filter(|cell| !["", "–"].contains(cell))
+            .partition(|cell| is_number(cell));
+        if column == 0 || numbers.len() <= words.len() { ":--" } else { "--:" }
+    };
+    let alignment: Vec<_> =
+        (0..header.len()).map(|column| alignment(column).to_owned()).collect();
     let rows: String = rows.iter().map(|row| line(row)).collect();
     line(&header) + &line(&alignment) + &rows
 }

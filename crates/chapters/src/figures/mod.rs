@@ -18,6 +18,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use quick_xml::escape::escape;
+use regex::Regex;
+use std::sync::LazyLock;
 
 pub const TEXT: RGBColor = RGBColor(0x1b, 0x1b, 0x1f);
 pub const MUTED: RGBColor = RGBColor(0x6b, 0x6b, 0x75);
@@ -57,6 +59,18 @@ fn text_style(colour: RGBColor, horizontal: HPos, vertical: VPos) -> TextStyle<'
     let font = ("sans-serif", FONT_SIZE).into_font();
     let pos = Pos::new(horizontal, vertical);
     TextStyle { font, color: colour.to_backend_color(), pos }
+}
+
+/// A line of text whose names with an index, such as `W_Q`, are set as in formulas.
+fn with_index(line: &str) -> String {
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\b([A-Za-z])_([A-Za-z]+)\b").expect("a pattern"));
+    if line.starts_with('<') {
+        return line.to_owned();
+    }
+    let set = "<tspan font-style=\"italic\">$1</tspan><tspan dy=\"0.25em\" font-size=\"0.8em\">$2</tspan>\
+               <tspan dy=\"-0.2em\">\u{200b}</tspan>";
+    NAME.replace_all(line, set).into_owned()
 }
 
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -102,7 +116,7 @@ pub fn svg(
     };
     // Markdown ends a block of HTML at an empty line.
     let body = body.lines().filter(|line| !line.trim().is_empty());
-    let body: Vec<_> = body.map(line).collect();
+    let body: Vec<_> = body.map(line).map(|line| with_index(&line)).collect();
     Ok(format!(
         "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"{id}-title {id}-description\" \

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::{
-    Fate, by_test, caught_by_none, faults, fewest, lines, possible, rows,
-};
+use super::facts::{Fate, caught_by_none, faults, fewest, lines, possible, rows};
 
 #[test]
 fn every_set_of_tests_was_tried_with_every_fault() {
@@ -56,10 +54,6 @@ fn nobody_tests_what_random_numbers_do_not_contain() {
     assert!(without_maximum.map(|row| row.name).eq(["tiny-llm"]));
     let model = of("Transformers, common tests: both ways with the fault");
     assert_eq!(model.count(Fate::Caught), 2);
-    let counts = by_test(&rows[0].sets[0]);
-    assert!(counts[0] == counts[1] && counts[1] > counts[2], "{counts:?}");
-    let mild = rows.iter().filter(|row| row.fate("mask-minus-10000") == Fate::Caught);
-    assert!(mild.map(|row| row.name).eq(["tiny-llm"]));
 }
 
 #[test]

@@ -24,8 +24,6 @@ pub struct Set {
     pub meant_for: String,
     pub tests: usize,
     pub faults: BTreeMap<String, Fate>,
-    /// The tests that went red, for each fault that was caught.
-    pub caught_by: BTreeMap<String, Vec<String>>,
 }
 
 /// A row of the page's table: sets that go together.
@@ -82,20 +80,6 @@ pub fn rows() -> Result<Vec<Row>> {
         Ok(Row { name, sets: sets.collect::<Result<_>>()? })
     };
     ROWS.into_iter().map(row).collect()
-}
-
-/// How many faults each test of a set caught, the most first. A test that runs several times, with other arguments, is one.
-pub fn by_test(set: &Set) -> Vec<usize> {
-    let mut counts = BTreeMap::<&str, usize>::new();
-    for tests in set.caught_by.values() {
-        let names = tests.iter().map(|test| test.split('[').next().unwrap_or(test));
-        for name in names.collect::<BTreeSet<_>>() {
-            *counts.entry(name).or_default() += 1;
-        }
-    }
-    let mut counts: Vec<_> = counts.into_values().collect();
-    counts.sort_unstable_by(|a, b| b.cmp(a));
-    counts
 }
 
 /// The faults that some of the code under test could have, and none of the tests caught.

@@ -1,8 +1,7 @@
 //! The chapter's page: values, tables and tests.
 
 use super::facts::{
-    Fate, Lines, Row, Set, by_test, caught_by_none, faults, fewest, lines, possible,
-    rows, setup,
+    Fate, Lines, Row, Set, caught_by_none, faults, fewest, lines, possible, rows, setup,
 };
 use crate::figures::format::integer;
 use crate::output::Page;
@@ -35,7 +34,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let none = caught_by_none(&rows);
     page.value("caught-by-none", integer(none.len()));
     page.value("best-caught", integer(rows[0].count(Fate::Caught)));
-    page.value("one-test", integer(by_test(&rows[0].sets[0])[0]));
     let of = |name: &str| rows.iter().find(|row| row.name == name).context("no row");
     page.value("on-a-cpu", integer(of("nanochat, tests for a CPU")?.tests()));
     page.value("mingpt", integer(of("minGPT")?.count(Fate::Caught)));

@@ -24,6 +24,16 @@ static RELATION: Pattern = pattern!(
 static STRUT: Pattern =
     pattern!(r#"^<span class="base"><span class="strut"[^>]*></span>"#);
 
+/// The space between two things that a formula says.
+static QUAD: Pattern =
+    pattern!(r#"^<span class="mspace" style="margin-right:[12]em;"></span>$"#);
+
+static SPAN: Pattern = pattern!("<(/?)span\\b[^>]*>");
+static TAG: Pattern = pattern!("<[^>]*>");
+
+/// The most letters of a left side that never stands alone in a line.
+const SHORT: usize = 9;
+
 /// The letters of queries, keys and values with a class for each: book.css. A small letter alone may be something else; one with an index,
 /// or beside another of the three, is none.
 pub(super) fn with_roles(html: &str) -> String {
@@ -52,33 +62,104 @@ pub(super) fn with_roles(html: &str) -> String {
 }
 
 /// A formula on its own, where a line goes on with a relation and never ends with one. What is between two relations is a part, and is broken
-/// at operators only if it is wider than a line.
+/// at operators only if it is wider than a line; a short left side stays with the part behind it. Where a formula says several things side by
+/// side, a line ends between two of them first.
 pub(super) fn broken_before_relations(html: &str) -> String {
     let starts: Vec<_> = html.match_indices(BASE).map(|(at, _)| at).collect();
     let Some((&first, &last)) = starts.first().zip(starts.last()) else {
         return html.to_owned();
     };
-    let mut broken = html[..first].to_owned();
-    broken += "<span class=\"part\">";
+    // Behind the last base end the elements around the formula.
+    let end = html.len() - "</span></span></span>".len();
+    let mut bases: Vec<_> =
+        starts.windows(2).map(|pair| &html[pair[0]..pair[1]]).collect();
+    bases.push(&html[last..end]);
+    let mut sentences = vec![Vec::new()];
+    for base in bases {
+        let mut pieces = split_at_quads(base).into_iter();
+        if let (Some(sentence), Some(piece)) = (sentences.last_mut(), pieces.next()) {
+            sentence.push(piece);
+        }
+        sentences.extend(pieces.map(|piece| vec![piece]));
+    }
+    let sentences: Vec<_> = sentences.into_iter().map(in_parts).collect();
+    let inner = match sentences.as_slice() {
+        [one] => one.clone(),
+        several => several
+            .iter()
+            .map(|it| format!("<span class=\"sentence\">{it}</span>"))
+            .collect(),
+    };
+    format!("{}{inner}{}", &html[..first], &html[end..])
+}
+
+/// The bases of one sentence in parts.
+fn in_parts(mut bases: Vec<String>) -> String {
+    if let [left, right, ..] = &bases[..]
+        && RELATION.is_match(left)
+        && letters(left) <= SHORT
+        && letters(left) + letters(right) <= 3 * SHORT
+    {
+        let joined =
+            left[..left.len() - "</span>".len()].to_owned() + &right[BASE.len()..];
+        bases.splice(..2, [joined]);
+    }
+    let mut broken = "<span class=\"part\">".to_owned();
     let mut moved = String::new();
-    for pair in starts.windows(2) {
-        let base = with_front(&html[pair[0]..pair[1]], &moved);
+    let last = bases.len() - 1;
+    for (at, base) in bases.iter().enumerate() {
+        let base = with_front(base, &moved);
         match RELATION.captures(&base) {
-            Some(found) => {
+            Some(found) if at < last => {
                 broken += &base[..found.get_match().start()];
                 broken += "</span></span><span class=\"part\">";
                 moved = found[1].to_owned();
             }
-            None => {
+            _ => {
                 broken += &base;
                 moved.clear();
             }
         }
     }
-    // Behind the last base end the elements around the formula.
-    let rest = with_front(&html[last..], &moved);
-    let end = rest.len() - "</span></span></span>".len();
-    broken + &rest[..end] + "</span>" + &rest[end..]
+    broken + "</span>"
+}
+
+/// A base, parted behind each wide space between its elements.
+fn split_at_quads(base: &str) -> Vec<String> {
+    let strut = STRUT.find(base).map_or(BASE, |strut| strut.as_str());
+    let inner = &base[strut.len()..base.len() - "</span>".len()];
+    let mut pieces = vec![strut.to_owned()];
+    for element in elements(inner) {
+        if let Some(piece) = pieces.last_mut() {
+            *piece += element;
+        }
+        if QUAD.is_match(element) {
+            pieces.push(strut.to_owned());
+        }
+    }
+    pieces.iter().map(|piece| format!("{piece}</span>")).collect()
+}
+
+/// The elements of a list of spans, each with what is in it.
+fn elements(html: &str) -> Vec<&str> {
+    let (mut found, mut start, mut depth) = (Vec::new(), 0, 0);
+    for tag in SPAN.captures_iter(html) {
+        depth += if &tag[1] == "/" { -1 } else { 1 };
+        if depth == 0 {
+            let end = tag.get_match().end();
+            found.push(&html[start..end]);
+            start = end;
+        }
+    }
+    found
+}
+
+/// How many letters of it can be seen.
+fn letters(html: &str) -> usize {
+    TAG.replace_all(html, "")
+        .chars()
+        .filter(|c| !c.is_whitespace() && *c != '\u{200b}')
+        .count()
 }
 
 /// A base that begins with what was moved to it.
@@ -94,23 +175,51 @@ mod tests {
     const STRUT: &str = "<span class=\"strut\" style=\"height:1em;\"></span>";
     const SPACE: &str = "<span class=\"mspace\" style=\"margin-right:0.2em;\"></span>";
 
+    fn around(inner: &str) -> String {
+        format!(
+            "<span class=\"katex-display\"><span class=\"katex\"><span class=\"katex-html\">{inner}</span></span></span>"
+        )
+    }
+
+    fn base(inner: &str) -> String {
+        format!("{BASE}{STRUT}{inner}</span>")
+    }
+
+    fn part(inner: &str) -> String {
+        format!("<span class=\"part\">{inner}</span>")
+    }
+
     #[test]
     fn a_relation_begins_a_part_and_an_operator_does_not() {
         let relation = format!("{SPACE}<span class=\"mrel\">=</span>{SPACE}");
         let operator = format!("{SPACE}<span class=\"mbin\">+</span>{SPACE}");
-        let around = |inner: &str| {
-            format!(
-                "<span class=\"katex-display\"><span class=\"katex\"><span class=\"katex-html\">{inner}</span></span></span>"
-            )
+        let of = |left: &str| {
+            let left = format!("<span class=\"mord\">{left}</span>{relation}");
+            let sum = format!("<span class=\"mord\">b</span>{operator}");
+            (left, sum, "<span class=\"mord\">c</span>")
         };
-        let base =
-            |front: &str, inner: &str| format!("{BASE}{STRUT}{front}{inner}</span>");
-        let (a, b, c) = (format!("a{relation}"), format!("b{operator}"), "c");
-        let html = around(&(base("", &a) + &base("", &b) + &base("", c)));
-        let part = |inner: String| format!("<span class=\"part\">{inner}</span>");
-        let first = part(base("", "a"));
-        let second = part(base(&relation, &b) + &base("", c));
+        let (left, sum, rest) = of("a long left side");
+        let html = around(&(base(&left) + &base(&sum) + &base(rest)));
+        let first = part(&base("<span class=\"mord\">a long left side</span>"));
+        let second = part(&(base(&format!("{relation}{sum}")) + &base(rest)));
         assert_eq!(broken_before_relations(&html), around(&(first + &second)));
+
+        let (left, sum, rest) = of("a");
+        let html = around(&(base(&left) + &base(&sum) + &base(rest)));
+        let whole = part(&(base(&format!("{left}{STRUT}{sum}")) + &base(rest)));
+        assert_eq!(broken_before_relations(&html), around(&whole));
+    }
+
+    #[test]
+    fn a_wide_space_parts_sentences() {
+        let quad = "<span class=\"mspace\" style=\"margin-right:1em;\"></span>";
+        let letter = |letter| format!("<span class=\"mord\">{letter}</span>");
+        let html = around(&base(&(letter("a") + quad + &letter("b"))));
+        let sentence = |inner: &str| {
+            format!("<span class=\"sentence\">{}</span>", part(&base(inner)))
+        };
+        let expected = sentence(&(letter("a") + quad)) + &sentence(&letter("b"));
+        assert_eq!(broken_before_relations(&html), around(&expected));
     }
 
     #[test]

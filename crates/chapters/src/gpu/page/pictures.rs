@@ -1,8 +1,8 @@
 //! Pictures of an idea: threads in their groups, loads of a warp, a square of scores in registers, the owners of sums.
 
 use crate::figures::{
-    Area, BLUE, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled, framed,
-    label, line, text, text_box,
+    Area, BLUE, Color, GREEN, KEY, MUTED, QUERY, RGBColor, TEXT, VERMILION, arrow,
+    filled, framed, label, line, text, text_box,
 };
 use crate::gpu::ladder::sectors_of_a_load;
 use crate::gpu::machine::WARP;
@@ -160,9 +160,9 @@ fn draw_square(area: &Area) -> Result<()> {
     let shade = |marked: bool| if marked { 0.7 } else { 0.18 };
     for i in 0..8 {
         let (x, y) = at(i, 0);
-        cell(area, (x - CELL - 10, y), CELL, VERMILION.mix(shade(i == row)))?;
+        cell(area, (x - CELL - 10, y), CELL, QUERY.mix(shade(i == row)))?;
         let (x, y) = at(0, i);
-        cell(area, (x, y - CELL - 10), CELL, GREEN.mix(shade(i == column)))?;
+        cell(area, (x, y - CELL - 10), CELL, KEY.mix(shade(i == column)))?;
         for j in 0..8 {
             let marked = (i, j) == (row, column);
             cell(area, at(i, j), CELL, BLUE.mix(shade(marked)))?;
@@ -171,8 +171,8 @@ fn draw_square(area: &Area) -> Result<()> {
     let centre = |(x, y): (i32, i32)| (x + CELL / 2 - 1, y + CELL / 2 - 1);
     let ((x, y), (left, top)) =
         (centre(at(row, column)), centre((CORNER.0 - CELL - 10, CORNER.1 - CELL - 10)));
-    arrow(area, &[(left + 8, y), (x - 8, y)], VERMILION)?;
-    arrow(area, &[(x, top + 8), (x, y - 8)], GREEN)?;
+    arrow(area, &[(left + 8, y), (x - 8, y)], QUERY)?;
+    arrow(area, &[(x, top + 8), (x, y - 8)], KEY)?;
     label(area, (CORNER.0 + CELL * 4, 12), "8 words of keys", TEXT)?;
     text(area, (0, CORNER.1 + CELL * 3 + 14), "8 words")?;
     text(area, (0, CORNER.1 + CELL * 4 + 10), "of queries")?;
@@ -203,7 +203,7 @@ fn draw_owners(area: &Area) -> Result<()> {
         }
         Ok(())
     };
-    let (first, second) = (BLUE, VERMILION);
+    let (first, second) = (KEY, QUERY);
     draw(20, "backward_keys", |_, j| j == 2, first)?;
     draw(330, "backward_queries", |i, _| i == 2, second)?;
     let middle = |left: i32| left + 70 + 2 * TILE + TILE / 2 - 1;
