@@ -210,7 +210,12 @@ globalThis.checks = (() => {
 
     const title = svg => svg.querySelector('title')?.textContent.trim() ?? name(svg);
 
-    const layout = () => [...sideways(), ...formulasFit(), ...figuresFit()];
+    // What scrolls inside itself has a shadow at the edge where it goes on.
+    const unhinted = () => all('main *')
+        .filter(box => scrolls(box) && box.scrollWidth > box.clientWidth + SLACK && !style(box).backgroundImage.includes('gradient'))
+        .map(box => `nothing says that this goes on to the right: ${name(box)}`);
+
+    const layout = () => [...sideways(), ...unhinted(), ...formulasFit(), ...figuresFit()];
 
     /* Themes ------------------------------------------------------------------------------------------------------- */
 

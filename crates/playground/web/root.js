@@ -22,7 +22,7 @@ export default attention => {
             const scores = products.map(product => product / by);
             const weights = [...attention.softmax(scores)];
             const jacobian = attention.softmax_jacobian(scores).entries;
-            const svg = drawing(620, 320, 'Random scores, their weights, and how weights respond');
+            const svg = drawing(620, 332, 'Random scores, their weights, and how weights respond');
             svg.append(text(70, 14, 'scores', 'start'), text(360, 14, 'weights', 'start'));
             const labels = weights.map((_, j) => `key ${j + 1}`);
             const most = FULL[divisor];

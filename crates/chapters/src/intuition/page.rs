@@ -59,7 +59,7 @@ fn draw_designs(area: &Area) -> Result<()> {
         for (i, j) in (0..6_usize).flat_map(|i| (0..6).map(move |j| (i, j))) {
             // A window of five words, two to each side.
             if i.abs_diff(j) <= 2 && (i, j) != (from, to) {
-                line(area, &[(x(i), y - 14), (x(j), y - 52)], MUTED.mix(0.3))?;
+                line(area, &[(x(i), y - 14), (x(j), y - 52)], MUTED.mix(0.5))?;
             }
         }
         arrow(area, &[(x(from), y - 14), (x(to), y - 52)], VERMILION)?;

@@ -53,10 +53,10 @@ fn groups(page: &mut Page) -> Result<()> {
         "Three panels. In each, four boxes for queries stand above boxes for keys and values, to which lines lead. In the first every query has a box of its own, in the second two share one, in the third all share one.",
     );
     let panels = [("multi-head", 4), ("grouped-query", 2), ("multi-query", 1)];
-    page.figure("groups", words, (700, 190), |area| {
+    page.figure("groups", words, (648, 190), |area| {
         for (panel, (name, kv_heads)) in (0..).zip(panels) {
-            let left = 14 + 232 * panel;
-            let middle = |slot: f64| left + (slot * 53.0) as i32 + BOX.0 / 2;
+            let left = 10 + 217 * panel;
+            let middle = |slot: f64| left + (slot * 50.0) as i32 + BOX.0 / 2;
             for head in 0..QUERY_HEADS {
                 let group = QUERY_HEADS / kv_heads;
                 let first = head / group * group;

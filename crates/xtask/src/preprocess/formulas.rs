@@ -24,6 +24,11 @@ static RELATION: Pattern = pattern!(
 static STRUT: Pattern =
     pattern!(r#"^<span class="base"><span class="strut"[^>]*></span>"#);
 
+/// A sign of a product at the end of a base.
+static TIMES: Pattern = pattern!(
+    r#"<span class="mbin">[⋅×]</span>(?:<span class="mspace"[^>]*></span>)?</span>$"#
+);
+
 /// The space between two things that a formula says.
 static QUAD: Pattern =
     pattern!(r#"^<span class="mspace" style="margin-right:[12]em;"></span>$"#);
@@ -94,14 +99,24 @@ pub(super) fn broken_before_relations(html: &str) -> String {
 }
 
 /// The bases of one sentence in parts.
-fn in_parts(mut bases: Vec<String>) -> String {
+fn in_parts(bases: Vec<String>) -> String {
+    // A line doesn't end within a short product.
+    let mut bases = bases.into_iter().fold(Vec::<String>::new(), |mut joined, base| {
+        match joined
+            .last_mut()
+            .filter(|last| TIMES.is_match(last) && letters(last) <= SHORT)
+        {
+            Some(last) => *last = with_rest(last, &base),
+            None => joined.push(base),
+        }
+        joined
+    });
     if let [left, right, ..] = &bases[..]
         && RELATION.is_match(left)
         && letters(left) <= SHORT
         && letters(left) + letters(right) <= 3 * SHORT
     {
-        let joined =
-            left[..left.len() - "</span>".len()].to_owned() + &right[BASE.len()..];
+        let joined = with_rest(left, right);
         bases.splice(..2, [joined]);
     }
     let mut broken = "<span class=\"part\">".to_owned();
@@ -122,6 +137,11 @@ fn in_parts(mut bases: Vec<String>) -> String {
         }
     }
     broken + "</span>"
+}
+
+/// Two bases as one.
+fn with_rest(base: &str, next: &str) -> String {
+    base[..base.len() - "</span>".len()].to_owned() + &next[BASE.len()..]
 }
 
 /// A base, parted behind each wide space between its elements.
