@@ -113,13 +113,13 @@ export default attention => {
                 }
             });
             const [one, other] = ways.map(way => told(way.sum));
-            const right = String(exact.reduce((a, b) => a + b)).slice(0, 6); // cut, not rounded
+            const right = String(Number(numbers.reduce((a, b) => a + b).toFixed(6)));
             const name = tokens[row];
             return {
                 svg,
                 says: done > KEYS
-                    ? one === other ? `Both orders give ${one} for “${name}”. Without rounding it is ${right}…`
-                        : `The same six numbers, ${one} in one order and ${other} in the other. Without rounding it is ${right}…`
+                    ? one === other ? `Both orders give ${one} for “${name}”. Without rounding it would be ${right}.`
+                        : `The same six numbers, ${one} in one order and ${other} in the other. Without rounding it would be ${right}.`
                     : done === KEYS ? 'All keys are added. A row that was cut still has to add its two parts.'
                         : done === 0 ? `The six exponentials of the row of “${name}”, rounded to ${DIGITS} digits. Each sum will be rounded to ${DIGITS} digits, too.`
                             : `Each part has added ${done} ${done === 1 ? 'key' : 'keys'}, and rounded ${done === 1 ? 'nothing yet' : 'each sum'}.`,

@@ -71,9 +71,10 @@ export const bars = (svg, { left, top, width, row, most, labels, values, digits 
         const y = top + row * i;
         const length = value === 0 ? 0 : Math.max(reach * Math.min(Math.abs(value) / most, 1), 1);
         svg.append(
-            text(left - 8, y + row / 2, labels[i], 'end'),
+            text(left - 8, y + row / 2, labels[i] ?? '', 'end'),
             shape('rect', { x: value < 0 ? zero - length : zero, y: y + 4, width: length, height: row - 8, fill: colour(i) }),
-            text(Math.max(zero, value < 0 ? zero : zero + length) + 8, y + row / 2, number(value, digits), 'start'),
+            value < 0 ? text(zero - length - 8, y + row / 2, number(value, digits), 'end')
+                : text(zero + length + 8, y + row / 2, number(value, digits), 'start'),
         );
     });
 };

@@ -41,17 +41,30 @@ export default (attention, { machines }) => {
             svg.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 42, 'FLOP/byte'), text(LEFT + 8, TOP + 8, 'GFLOP/s', 'start'));
             const corners = [2 ** X[0], ridge, 2 ** X[1]].map(at => `${x(at).toFixed(1)},${y(roof(at)).toFixed(1)}`);
             svg.append(shape('polyline', { points: corners.join(' '), fill: 'none', stroke: 'var(--fig-1)', 'stroke-width': 2.5 }));
-            // Names stand below their dots, one under the other where dots are near.
-            let [lastX, lastY] = [-Infinity, 0];
+            // Names stand to the right of the slope and above the flat roof; steps in one place share a dot.
+            const places = new Map();
             for (const { name, intensity } of [...steps].sort((a, b) => a.intensity - b.intensity)) {
+                const at = x(intensity).toFixed(0);
+                places.set(at, [...places.get(at) ?? [], { name, intensity }]);
+            }
+            let lastEnd = -Infinity;
+            let up = 0;
+            for (const group of places.values()) {
+                const { intensity } = group[0];
                 const [cx, cy] = [x(intensity), y(roof(intensity))];
-                const down = cx - lastX < 62 ? lastY + 20 : cy + 22;
-                [lastX, lastY] = [cx, down];
-                const fill = name === 'whole' ? 'var(--fig-2)' : 'var(--fig-3)';
-                if (down > cy + 22) {
-                    svg.append(shape('path', { d: `M${cx},${cy}V${down - 10}`, stroke: 'var(--fig-muted)', 'stroke-opacity': 0.5 }));
+                const names = group.map(({ name }) => name).join(', ');
+                const fill = names === 'whole' ? 'var(--fig-2)' : 'var(--fig-3)';
+                const isFlat = intensity >= ridge;
+                const half = 4.2 * names.length;
+                up = isFlat && cx - half < lastEnd ? up + 20 : 0;
+                lastEnd = isFlat ? cx + half : lastEnd;
+                if (up) {
+                    svg.append(shape('path', { d: `M${cx},${cy}V${cy - 10 - up}`, stroke: 'var(--fig-muted)', 'stroke-opacity': 0.5 }));
                 }
-                svg.append(shape('circle', { cx, cy, r: 5, fill }), text(cx, down, name));
+                svg.append(
+                    shape('circle', { cx, cy, r: 5, fill }),
+                    isFlat ? text(cx, cy - 18 - up, names) : text(cx + 12, cy + 6, names, 'start'),
+                );
             }
             const told = steps.filter(({ name }) => name !== 'whole');
             const names = right => told.filter(({ intensity }) => intensity >= ridge === right).map(({ name }) => name).join(', ') || 'none';

@@ -23,20 +23,22 @@ export default attention => {
             const weights = [...attention.softmax(scores)];
             const jacobian = attention.softmax_jacobian(scores).entries;
             const svg = drawing(620, 332, 'Random scores, their weights, and how weights respond');
-            svg.append(text(70, 14, 'scores', 'start'), text(360, 14, 'weights', 'start'));
+            svg.append(text(225, 14, 'scores'), text(410, 14, 'weights', 'start'));
             const labels = weights.map((_, j) => `key ${j + 1}`);
             const most = FULL[divisor];
             // How far scores are from 0, on average over many draws.
             const spread = 95 * Math.min(Math.sqrt(d) / by / most, 1);
             svg.append(
-                shape('rect', { x: 165 - spread, y: 28, width: 2 * spread, height: 34 * KEYS, fill: 'var(--fig-muted)', 'fill-opacity': 0.15 }),
-                text(165, 28 + 34 * KEYS + 14, `± ${number(Math.sqrt(d) / by, 2)}`),
+                shape('rect', { x: 225 - spread, y: 28, width: 2 * spread, height: 34 * KEYS, fill: 'var(--fig-muted)', 'fill-opacity': 0.15 }),
+                shape('line', { x1: 225, x2: 225, y1: 28, y2: 28 + 34 * KEYS, stroke: 'var(--fig-muted)' }),
+                text(225, 28 + 34 * KEYS + 14, `± √d / ${DIVISORS[divisor]} = ± ${number(Math.sqrt(d) / by, 2)}`),
             );
+            labels.forEach((label, j) => svg.append(text(60, 28 + 34 * j + 17, label, 'end')));
             bars(svg, {
-                left: 70, top: 28, width: 190, row: 34, most, labels, values: [...scores], signed: true, colour: () => 'var(--fig-1)',
+                left: 130, top: 28, width: 190, row: 34, most, labels: [], values: [...scores], signed: true, colour: () => 'var(--fig-1)',
             });
             bars(svg, {
-                left: 360, top: 28, width: 190, row: 34, most: 1, labels: labels.map(() => ''), values: weights, digits: 3,
+                left: 410, top: 28, width: 150, row: 34, most: 1, labels: labels.map(() => ''), values: weights, digits: 3,
                 colour: () => 'var(--fig-2)',
             });
             const largest = weights.indexOf(Math.max(...weights));

@@ -42,7 +42,7 @@ export default attention => {
             for (let tick = 0; tick <= MOST; tick += 2) {
                 svg.append(text(x(tick), TOP + HEIGHT + 16, String(tick)));
             }
-            svg.append(text(LEFT, 14, 'weight', 'start'), text(LEFT + WIDTH / 2, TOP + HEIGHT + 40, 'factor'));
+            svg.append(text(LEFT, 14, 'weight', 'start'), text(LEFT + WIDTH / 2, TOP + HEIGHT + 40, `factor on the scores ${shifted.map(score => number(score, 1)).join(', ')}`));
             curvesOf(shifted).forEach((points, i) => svg.append(shape('polyline', {
                 points, fill: 'none', stroke: `var(--fig-${i + 1})`, 'stroke-width': 2.5, 'stroke-dasharray': DASHES[i],
             })));

@@ -53,7 +53,7 @@ export default attention => ({
             const side = of(k)[0] * of(q)[1] < of(k)[1] * of(q)[0] ? -0.12 : 0.12;
             arrow(svg, middle, of(k), 'k', -side);
             arrow(svg, middle, of(q), 'q', side);
-            svg.append(text(middle[0], 180, `product ${number(product, 2)}`));
+            svg.append(text(middle[0], 180, `pair ${pair + 1}: ${number(product, 2)}`));
         }
         return {
             svg,

@@ -94,6 +94,8 @@ fn pages(page: &mut Page) -> Result<()> {
                 line(area, &[(x + 19, list_edge), to], MUTED)?;
             }
         }
+        label(area, (420, 25), "keys", KEY)?;
+        label(area, (490, 25), "values", VALUE)?;
         for (number, filled_rows) in (1..).zip(FILLED) {
             for token in 0..TOKENS {
                 let x = left(number) + CELL * token;

@@ -6,7 +6,7 @@ use super::peers;
 use crate::figures::format::fixed;
 use crate::figures::{
     Axis, BLUE, GREEN, KEY, Line, MUTED, Marks, QUERY, TEXT, VERMILION, arrow, label,
-    line_chart, text, text_box,
+    line, line_chart, text, text_box,
 };
 use crate::output::Page;
 use crate::records::{provenance, provenance_of};
@@ -35,21 +35,21 @@ pub fn generate(page: &mut Page) -> Result<()> {
 fn register_sums(page: &mut Page) -> Result<()> {
     let words = (
         "The 24 sums of the micro-kernel, and a panel in memory",
-        "Three vectors of queries stand to the left of a grid of three rows and eight columns, eight spread numbers of keys above it. One \
-         vector and one number are marked, and the sum where they meet. Below, a panel in memory: the three vectors for k = 0, then the \
-         three for k = 1, and so on.",
+        "Three vectors of queries stand to the left of a grid of three rows and eight columns, a number of each of eight keys above it. One \
+         vector and one number are marked, and the sum where they meet. Below, a panel in memory: the three vectors for c = 0, then the \
+         three for c = 1, and so on.",
     );
     page.figure("register-sums", words, (640, 300), |area| {
         let (corner, cell) = ((190, 60), (52, 40));
         let (row, column) = (1, 4);
         let block =
             |(x, y), size, text: &str, colour| text_box(area, (x, y), size, text, colour);
-        text(area, (0, corner.1 + 60), "entry k of")?;
+        text(area, (0, corner.1 + 60), "entry c of")?;
         text(area, (0, corner.1 + 80), "48 queries")?;
         label(
             area,
             (corner.0 + 4 * cell.0, 8),
-            "entry k of eight keys, each spread over a vector",
+            "entry c of keys 0 to 7, each copied to all lanes",
             TEXT,
         )?;
         for i in 0..3 {
@@ -57,7 +57,7 @@ fn register_sums(page: &mut Page) -> Result<()> {
             block(
                 (corner.0 - 96, y),
                 (84, cell.1 - 6),
-                "vector",
+                "16 queries",
                 if i == row { QUERY } else { MUTED },
             )?;
             for j in 0..8 {
@@ -74,14 +74,14 @@ fn register_sums(page: &mut Page) -> Result<()> {
             let colour = if j == column { KEY } else { MUTED };
             block((corner.0 + cell.0 * j, 22), (cell.0 - 6, 28), &j.to_string(), colour)?;
         }
-        text(area, (0, 246), "panel in memory")?;
+        text(area, (0, 246), "queries in memory")?;
         for k in 0..3 {
             for i in 0..3 {
                 let colour = if i == row { QUERY } else { MUTED };
                 let left = 144 + 152 * k + 48 * i;
                 block((left, 230), (44, 32), "", colour)?;
             }
-            label(area, (144 + 152 * k + 70, 280), &format!("k = {k}"), TEXT)?;
+            label(area, (144 + 152 * k + 70, 280), &format!("c = {k}"), TEXT)?;
         }
         text(area, (596, 246), "…")
     })
@@ -107,7 +107,8 @@ fn ranges(page: &mut Page) -> Result<()> {
                 label(area, (left - 7, 126), "+", TEXT)?;
             }
         }
-        arrow(area, &[(372, 148), (372, 202)], TEXT)?;
+        line(area, &[(116, 152), (622, 152)], TEXT)?;
+        arrow(area, &[(372, 152), (372, 202)], TEXT)?;
         text(area, (386, 174), "always in this order")?;
         text_box(area, (314, 208), (116, 36), "dQ", QUERY)
     })

@@ -3,7 +3,8 @@
 use super::facts;
 use crate::figures::format::{fixed, percent, tuple};
 use crate::figures::{
-    Area, BLUE, GREEN, HeatMap, MUTED, ROLES, TEXT, VERMILION, arrow, label, text_box,
+    Area, BLUE, Color, HeatMap, MUTED, ROLES, TEXT, VERMILION, arrow, framed, label,
+    text_box,
 };
 use crate::output::Page;
 use crate::sentences::{CLERK, LEFT};
@@ -28,12 +29,15 @@ pub fn generate(page: &mut Page) -> Result<()> {
 
 /// Cut into slices, attend, join, project.
 fn diagram(area: &Area) -> Result<()> {
-    let heads = [("₁", BLUE), ("₂", VERMILION), ("₃", GREEN)];
+    let heads = [("₁", BLUE), ("₂", VERMILION), ("₃", TEXT)];
     let column = |i: usize| 24 + 172 * i as i32;
     let slice = |i: usize| 43 * i as i32;
     text_box(area, (210, 6), (100, 34), "X", MUTED)?;
     for (m, (name, role)) in ["Q", "K", "V"].into_iter().zip(ROLES).enumerate() {
-        arrow(area, &[(230 + 30 * m as i32, 40), (column(m) + 64, 78)], role)?;
+        arrow(area, &[(230 + 30 * m as i32, 40), (column(m) + 64, 72)], role)?;
+        label(area, (column(m) + [28, 90, 104][m], 58), &format!("W_{name}"), TEXT)?;
+        let frame = [(column(m) - 5, 74), (column(m) + 131, 125)];
+        framed(area, frame, role.stroke_width(2))?;
         for (h, (index, colour)) in heads.into_iter().enumerate() {
             let corner = (column(m) + slice(h), 80);
             text_box(area, corner, (40, 40), &format!("{name}{index}"), colour)?;
@@ -42,7 +46,7 @@ fn diagram(area: &Area) -> Result<()> {
     for (h, (index, colour)) in heads.into_iter().enumerate() {
         let left = column(h);
         for m in 0..3 {
-            let from = (column(m) + slice(h) + 20, 121);
+            let from = (column(m) + slice(h) + 20, 126);
             arrow(area, &[from, (left + 44 + 20 * m as i32, 168)], colour)?;
         }
         text_box(area, (left, 170), (128, 36), "attention", colour)?;
@@ -53,7 +57,7 @@ fn diagram(area: &Area) -> Result<()> {
     arrow(area, &[(326, 263), (400, 263)], MUTED)?;
     label(area, (364, 248), "W_O", TEXT)?;
     text_box(area, (402, 246), (80, 34), "Y", MUTED)?;
-    label(area, (260, 306), "joined", MUTED)
+    label(area, (260, 306), "joined: O₁ O₂ O₃", MUTED)
 }
 
 /// Two questions in one head, each in a head of its own, and what comes back.

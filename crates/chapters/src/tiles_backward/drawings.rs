@@ -39,14 +39,14 @@ pub fn walk(page: &mut Page) -> Result<()> {
             let middle = |index| CELL * index + (CELL - 3) / 2;
             let (column, row) = (left + middle(HERE.1), top + middle(HERE.0));
             let bottom = top + CELL * TILES;
-            let down = [(column, row + 12), (column, bottom - 10)];
+            let down = [(column, row + 12), (column, bottom - 18)];
             arrow(area, &down, TEXT)?;
 
             let stays = (column - 52, 28);
             text_box(area, stays, (104, 34), "K, V: stay", KEY)?;
-            arrow(area, &[(column, 62), (column, top + 8)], KEY)?;
+            arrow(area, &[(column, 62), (column, top - 3)], KEY)?;
             text_box(area, (column - 78, bottom + 30), (156, 34), "dK, dV: grow", KEY)?;
-            arrow(area, &[(column, bottom - 2), (column, bottom + 28)], KEY)?;
+            arrow(area, &[(column, bottom + 2), (column, bottom + 28)], KEY)?;
 
             let flows = [(0, "Q, dO"), (1, "L, D")];
             for (line, text) in flows {
@@ -76,7 +76,7 @@ pub fn one_tile(page: &mut Page) -> Result<()> {
          the gradient of the scores. From the weights comes the third product, the share in the gradient of the values; from the \
          gradient of the scores the fourth and the fifth, those of the queries and the keys.",
         ),
-        (520, 330),
+        (520, 296),
         |area| {
             let block = |corner, width, text, colour| {
                 text_box(area, corner, (width, 36), text, colour)
@@ -94,9 +94,8 @@ pub fn one_tile(page: &mut Page) -> Result<()> {
             arrow(area, &[(340, 146), (262, 250)], QUERY)?;
             arrow(area, &[(433, 146), (433, 250)], KEY)?;
             block((8, 252), 160, "3.  dV += Aᵀ dO", VALUE)?;
-            block((180, 252), 160, "4.  dQ += dS K", QUERY)?;
-            block((352, 252), 160, "5.  dK += dSᵀ Q", KEY)?;
-            label(area, (346, 312), "both divided by √d", MUTED)
+            block((180, 252), 160, "4.  dQ += dS K / √d", QUERY)?;
+            block((352, 252), 160, "5.  dK += dSᵀ Q / √d", KEY)
         },
     )
 }

@@ -3,8 +3,8 @@
 use super::facts::Masked;
 use crate::figures::format::subscript;
 use crate::figures::{
-    Area, BLUE, Color, KEY, MUTED, QUERY, RGBColor, TEXT, VERMILION, filled, framed,
-    label, line, text, text_box,
+    Area, BLUE, Color, KEY, MUTED, QUERY, RGBColor, TEXT, filled, framed, label, line,
+    text, text_box,
 };
 use crate::output::Page;
 use anyhow::Result;

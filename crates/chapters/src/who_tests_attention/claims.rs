@@ -49,6 +49,8 @@ fn nobody_tests_what_random_numbers_do_not_contain() {
     assert_eq!(fate("nanochat, tests for a CPU", "softmax-over-queries"), Fate::Passed);
     assert_eq!(fate("nanochat, tests for a Hopper GPU", "window-one-wide"), Fate::Caught);
     assert_eq!(fate("LLMs-from-scratch", "window-one-wide"), Fate::Passed);
+    let inverted: Vec<_> = rows.iter().map(|row| row.fate("mask-inverted")).collect();
+    assert!(inverted.contains(&Fate::Caught) && !inverted.contains(&Fate::Passed));
     let without_maximum =
         rows.iter().filter(|row| row.fate("softmax-without-maximum") == Fate::Caught);
     assert!(without_maximum.map(|row| row.name).eq(["tiny-llm"]));
