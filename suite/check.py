@@ -795,6 +795,11 @@ class Report:
         each = {verdict: sum(o.verdict == verdict for o in self.outcomes) for verdict in verdicts}
         return {"cases": len(self.outcomes), **each}
 
+    def passes_but_for(self, *faults: str) -> bool:
+        """True if each case that failed gives what one of these faults gives: choices of yours, say."""
+        explained = all(set(o.matches) & set(faults) for o in self.outcomes if o.failed)
+        return explained and not self.suite.unread and self.counts["passed"] > 0
+
     @property
     def status(self) -> int:
         if any(o.failed for o in self.outcomes):

@@ -632,6 +632,7 @@ class TheSuite(unittest.TestCase):
         self.assertEqual(printed[:1] + printed[2:], shown[:1] + shown[2:])
         self.assertEqual(set(mended.faults), {"empty-row-nan", "hidden-nan"})
         self.assertEqual(mended.counts["broken"], 2)
+        self.assertFalse(mended.passes_but_for("empty-row-nan", "hidden-nan"), "two cases end in an error")
         self.assertGreater(mended.counts["unsupported"], mended.counts["cases"] / 2)
 
     def test_readme_has_the_table_of_the_results(self):
@@ -646,6 +647,8 @@ class TheSuite(unittest.TestCase):
         report = check.check_file(str(HERE / "candidates" / "numpy_textbook.py"))
         self.assertEqual(set(report.faults), {"causal-top-left", "empty-row-mean", "hidden-nan"}, str(report))
         self.assertEqual(report.counts["wrong"] + report.counts["broken"], 0, str(report))
+        self.assertTrue(report.passes_but_for("causal-top-left", "empty-row-mean", "hidden-nan"))
+        self.assertFalse(report.passes_but_for("causal-top-left", "hidden-nan"))
 
     @unittest.skipUnless(PLANTED, "SUITE_PLANTED isn't set")
     def test_planted_faults_are_named_exactly(self):
