@@ -620,6 +620,7 @@ class TheSuite(unittest.TestCase):
     def test_readme_shows_what_is_printed(self):
         readme = (HERE / "README.md").read_text(encoding="utf-8")
         code = readme.split("```python\n")[1].split("```")[0]
+        without_faults = readme.split("```python\n")[2].split("```")[0]
         shown = readme.split("```text\n")[1].split("```")[0].splitlines()
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "my_attention.py"
@@ -628,6 +629,8 @@ class TheSuite(unittest.TestCase):
             # As *Does yours pass?* says, after its mask is mended.
             path.write_text(code.replace(", 1)\n", ", 1 + k.shape[1] - q.shape[1])\n"), encoding="utf-8")
             mended = check.check_file(str(path))
+            path.write_text(without_faults, encoding="utf-8")
+            self.assertEqual(check.check_file(str(path)).status, 0)
         # The second line has versions.
         self.assertEqual(printed[:1] + printed[2:], shown[:1] + shown[2:])
         self.assertEqual(set(mended.faults), {"empty-row-nan", "hidden-nan"})

@@ -101,15 +101,17 @@ impl Suite {
     }
 }
 
-/// The example of `suite/README.md`: a program in Python, and what the suite says of it.
-pub fn example() -> Result<(String, String)> {
+/// The example of `suite/README.md`: a program in Python, what the suite says of it, and the program without its faults.
+pub fn example() -> Result<[String; 3]> {
     let readme = fs::read_to_string(folder().join("README.md"))?;
-    let block = |language: &str| {
-        let (_, rest) = readme.split_once(&format!("```{language}\n"))?;
-        Some(rest.split_once("```")?.0.to_owned())
+    let block = |language: &str, number: usize| {
+        let rest = readme.split(&format!("```{language}\n")).nth(number);
+        let block = rest.and_then(|rest| rest.split("```").next());
+        block
+            .map(str::to_owned)
+            .with_context(|| format!("suite/README.md has no {language}"))
     };
-    let example = block("python").zip(block("text"));
-    example.context("suite/README.md has no example")
+    Ok([block("python", 1)?, block("text", 1)?, block("python", 2)?])
 }
 
 /// Reads what the candidates got.
