@@ -64,17 +64,24 @@ export const entries = matrix => {
     return (i, j) => entries[i * columns + j];
 };
 
-/** Bars, one a row, with their numbers behind them. Where numbers may be negative (`signed`), 0 lies in the middle. */
-export const bars = (svg, { left, top, width, row, most, labels, values, digits = 2, signed = false, colour = i => `var(--fig-${1 + i % 3})` }) => {
+/**
+ * Bars, one a row, with their labels before them and their numbers behind. Where numbers may be negative (`signed`), 0 lies in the middle, and
+ * a negative number stands before its bar if the labels, which end at `labelsEnd`, leave room.
+ */
+export const bars = (svg, {
+    left, top, width, row, most, labels = [], labelsEnd = left - 8, values, digits = 2, signed = false, colour = i => `var(--fig-${1 + i % 3})`,
+}) => {
     const [zero, reach] = signed ? [left + width / 2, width / 2] : [left, width];
     values.forEach((value, i) => {
         const y = top + row * i;
         const length = value === 0 ? 0 : Math.max(reach * Math.min(Math.abs(value) / most, 1), 1);
+        const words = number(value, digits);
+        const isBefore = value < 0 && zero - length - 8 - 9 * words.length > labelsEnd;
         svg.append(
-            text(left - 8, y + row / 2, labels[i] ?? '', 'end'),
+            text(labelsEnd, y + row / 2, labels[i] ?? '', 'end'),
             shape('rect', { x: value < 0 ? zero - length : zero, y: y + 4, width: length, height: row - 8, fill: colour(i) }),
-            value < 0 ? text(zero - length - 8, y + row / 2, number(value, digits), 'end')
-                : text(zero + length + 8, y + row / 2, number(value, digits), 'start'),
+            isBefore ? text(zero - length - 8, y + row / 2, words, 'end')
+                : text((value < 0 ? zero : zero + length) + 8, y + row / 2, words, 'start'),
         );
     });
 };

@@ -49,7 +49,7 @@ export default attention => {
             frame({ x: 58.5 + CELL * token, y: 50.5, width: CELL + 1, height: 6 * CELL + 1 }, 'k');
             bars(svg, {
                 left: 336, top: 52, width: 90, row: CELL, most: Math.max(...moves, 0.01),
-                labels: tokens.map(() => ''), values: moves, digits: 3, colour: () => 'var(--fig-2)',
+                values: moves, digits: 3, colour: () => 'var(--fig-2)',
             });
             const moved = tokens.map((word, i) => `${i + 1}. ${word}`).filter((_, i) => moves[i] > 0);
             return {

@@ -6,6 +6,10 @@ const DIVISORS = ['1', '√d', 'd'];
 const KEYS = 8;
 // A bar of this length is full, for each divisor.
 const FULL = [64, 3, 1];
+// Numbers of scores stand before and behind their bars, so the labels end well before them.
+const SCORES = { left: 130, top: 28, width: 190, row: 34, labelsEnd: 60 };
+const ZERO = SCORES.left + SCORES.width / 2;
+const WEIGHTS = 410; // where their bars begin
 
 export default attention => {
     const productsOf = remembered((d, draw) => attention.random_products(KEYS, d, BigInt(draw)));
@@ -23,24 +27,22 @@ export default attention => {
             const weights = [...attention.softmax(scores)];
             const jacobian = attention.softmax_jacobian(scores).entries;
             const svg = drawing(620, 332, 'Random scores, their weights, and how weights respond');
-            svg.append(text(225, 14, 'scores'), text(410, 14, 'weights', 'start'));
-            const labels = weights.map((_, j) => `key ${j + 1}`);
             const most = FULL[divisor];
-            // How far scores are from 0, on average over many draws.
-            const spread = 95 * Math.min(Math.sqrt(d) / by / most, 1);
+            const spread = Math.sqrt(d) / by;
+            const shown = SCORES.width / 2 * Math.min(spread / most, 1);
+            const end = SCORES.top + SCORES.row * KEYS;
             svg.append(
-                shape('rect', { x: 225 - spread, y: 28, width: 2 * spread, height: 34 * KEYS, fill: 'var(--fig-muted)', 'fill-opacity': 0.15 }),
-                shape('line', { x1: 225, x2: 225, y1: 28, y2: 28 + 34 * KEYS, stroke: 'var(--fig-muted)' }),
-                text(225, 28 + 34 * KEYS + 14, `± √d / ${DIVISORS[divisor]} = ± ${number(Math.sqrt(d) / by, 2)}`),
+                text(ZERO, 14, 'scores'), text(WEIGHTS, 14, 'weights', 'start'),
+                shape('rect', {
+                    x: ZERO - shown, y: SCORES.top, width: 2 * shown, height: end - SCORES.top, fill: 'var(--fig-muted)', 'fill-opacity': 0.15,
+                }),
+                shape('line', { x1: ZERO, x2: ZERO, y1: SCORES.top, y2: end, stroke: 'var(--fig-muted)' }),
+                text(ZERO, end + 14, `± √d / ${DIVISORS[divisor]} = ± ${number(spread, 2)}`),
             );
-            labels.forEach((label, j) => svg.append(text(60, 28 + 34 * j + 17, label, 'end')));
             bars(svg, {
-                left: 130, top: 28, width: 190, row: 34, most, labels: [], values: [...scores], signed: true, colour: () => 'var(--fig-1)',
+                ...SCORES, most, labels: weights.map((_, j) => `key ${j + 1}`), values: [...scores], signed: true, colour: () => 'var(--fig-1)',
             });
-            bars(svg, {
-                left: 410, top: 28, width: 150, row: 34, most: 1, labels: labels.map(() => ''), values: weights, digits: 3,
-                colour: () => 'var(--fig-2)',
-            });
+            bars(svg, { ...SCORES, left: WEIGHTS, width: 150, most: 1, values: weights, digits: 3, colour: () => 'var(--fig-2)' });
             const largest = weights.indexOf(Math.max(...weights));
             const response = jacobian[largest * KEYS + largest];
             return {

@@ -107,9 +107,9 @@ pub fn example() -> Result<[String; 3]> {
     let block = |language: &str, number: usize| {
         let rest = readme.split(&format!("```{language}\n")).nth(number);
         let block = rest.and_then(|rest| rest.split("```").next());
-        block
-            .map(str::to_owned)
-            .with_context(|| format!("suite/README.md has no {language}"))
+        block.map(str::to_owned).with_context(|| {
+            format!("suite/README.md has no block {number} of {language}")
+        })
     };
     Ok([block("python", 1)?, block("text", 1)?, block("python", 2)?])
 }

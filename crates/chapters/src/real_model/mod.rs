@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 mod claims;
-mod facts;
+pub mod facts;
 mod page;
 
 pub use page::generate;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 static ROLE: Pattern =
     pattern!(r#"<span class="mord mathnormal( mtight)?"([^>]*)>([QKV])</span>"#);
 
-/// A small letter that may stand for a query, a key or a value. As an index it is a number.
+/// A small letter that may stand for a query, a key or a value; not in an index, where it counts.
 static VECTOR: Pattern = pattern!(
     r#"<span class="mord mathnormal"([^>]*)>([qkv])</span>(<span class="msupsub">)?"#
 );
@@ -39,8 +39,8 @@ static TAG: Pattern = pattern!("<[^>]*>");
 /// The most letters of a left side that never stands alone in a line.
 const SHORT: usize = 9;
 
-/// The letters of queries, keys and values with a class for each: book.css. A small letter alone may be something else; one with an index,
-/// or beside another of the three, is none.
+/// The letters of queries, keys and values with a class for each: book.css. A small letter that stands alone, without an
+/// index and without another of the three, may be something else, and stays as it is.
 pub(super) fn with_roles(html: &str) -> String {
     let vectors: BTreeSet<_> =
         VECTOR.captures_iter(html).map(|found| found[2].to_owned()).collect();
@@ -227,6 +227,16 @@ mod tests {
         let (left, sum, rest) = of("a");
         let html = around(&(base(&left) + &base(&sum) + &base(rest)));
         let whole = part(&(base(&format!("{left}{STRUT}{sum}")) + &base(rest)));
+        assert_eq!(broken_before_relations(&html), around(&whole));
+    }
+
+    #[test]
+    fn a_short_product_is_one_base() {
+        let times = format!("{SPACE}<span class=\"mbin\">⋅</span>{SPACE}");
+        let letter = |letter| format!("<span class=\"mord\">{letter}</span>");
+        let (left, right) = (letter("a") + &times, letter("b"));
+        let html = around(&(base(&left) + &base(&right)));
+        let whole = part(&base(&format!("{left}{STRUT}{right}")));
         assert_eq!(broken_before_relations(&html), around(&whole));
     }
 
