@@ -36,9 +36,8 @@ function page(address) {
     return pages.get(address);
 }
 
-// The page with the letters, and the headings above those that hold everywhere and those of chapters.
-const [LETTERS, LETTERS_BY_CHAPTER] = ['letters', 'letters-by-chapter'];
-const SHEET = 'formulas.html';
+// The page with the letters, and the heading above those that hold everywhere.
+const [SHEET, LETTERS] = ['formulas.html', 'letters'];
 
 // Where letters have no meaning of the book's: on the first pages, and beside the tables.
 const WITHOUT_LETTERS = /\/((using-this-book|welcome|index|formulas)\.html)?$/;
@@ -59,14 +58,7 @@ const source = formula => formula.querySelector('annotation')?.textContent.trim(
 
 const names = cell => [...cell.querySelectorAll('.katex')].flatMap(formula => source(formula).split(/,\s*/));
 
-// The cells of each row of the table below a heading.
-function rowsBelow(sheet, heading) {
-    let table = sheet?.getElementById(heading);
-    while (table && !table.querySelector('tr')) {
-        table = table.nextElementSibling;
-    }
-    return [...table?.querySelectorAll('tbody tr') ?? []].map(({ cells }) => [...cells]);
-}
+const rowsOf = element => [...element?.querySelectorAll('tbody tr') ?? []].map(({ cells }) => [...cells]);
 
 // The letters of a chapter, each with its meaning: its row has them with dots between, and a colon that stays with the letter.
 function ofChapter(cell) {
@@ -97,8 +89,9 @@ async function row(letter) {
     const sheet = await page(new URL(SHEET, location.href).href);
     const here = link => new URL(link.getAttribute('href'), location.href).pathname === location.pathname;
     const isOfHere = cell => [...cell.querySelectorAll('a')].some(here);
-    const own = rowsBelow(sheet, LETTERS_BY_CHAPTER).filter(([chapter]) => isOfHere(chapter));
-    const rows = [...own.flatMap(([, letters]) => ofChapter(letters)), ...rowsBelow(sheet, LETTERS)];
+    // Only a row with the letters of a chapter begins with its link.
+    const own = rowsOf(sheet).filter(([chapter]) => isOfHere(chapter));
+    const rows = [...own.flatMap(([, letters]) => ofChapter(letters)), ...rowsOf(sheet?.getElementById(LETTERS).closest('section'))];
     return rows.find(([first]) => names(first).includes(letter))
         ?? rows.find(([, meaning]) => letter.includes('_') && names(meaning).includes(letter)) ?? [];
 }
