@@ -43,8 +43,8 @@ pub use compile::{Compiled, Variant, compile};
 pub use device::{Device, Gpu, OnGpu, Tensors};
 pub use ffi::compiler_version;
 pub use program::{
-    Architecture, COMMON, Function, NAIVE, Numbers, Parameter, Program, Shape, Size,
-    Source, TILED, Tensor,
+    Architecture, COMMON, Function, NAIVE, Numbers, OtherSize, Parameter, Program, Shape,
+    Size, Source, TILED, Tensor,
 };
 
 /// The result of everything in this module that can fail.

@@ -18,24 +18,7 @@ constexpr int ROW_TILES = 2;                 // of 16 rows: what a warp reads of
 constexpr int ROWS_A_WARP = 16 * ROW_TILES;
 constexpr int QUERIES = ROWS_A_WARP * WARPS; // rows of a block
 constexpr int KEYS = 64;                     // rows of a tile of keys or of values
-constexpr int CHUNKS = D / 8;                // of 16 bytes in a row: what one copy brings
 constexpr int BLOCKS = D == 64 ? 3 : 2;      // on a multiprocessor, as many as the registers allow
-
-// Rows of bf16, cut into chunks of 16 bytes. A row is 128 or 256 bytes long, so that the same chunk
-// of all rows would lie in the same four banks. Chunk c of row r is therefore kept at
-// c XOR (r mod 8): eight rows that follow each other have it in eight different places, which cover
-// all 32 banks.
-template <int rows> struct Tile {
-    uint4 chunks[rows][CHUNKS];
-
-    __device__ uint4* at(int row, int chunk) { return &chunks[row][chunk ^ row % 8]; }
-};
-
-// From the address of chunk 0 or 1 of a row to the one `down` rows below and `right` chunks to its
-// right. With `down` a multiple of 8 and `right` even, that is one XOR and one sum.
-__device__ inline SharedAddress move(SharedAddress from, int down, int right) {
-    return (from ^ right * int(sizeof(uint4))) + down * CHUNKS * int(sizeof(uint4));
-}
 
 struct Shared {
     Tile<QUERIES> q; // in the end, the output
@@ -51,8 +34,6 @@ using Scores = float[ROW_TILES][KEYS / 8][4];
 using Output = float[ROW_TILES][D / 8][4];
 using OfRows = float[ROW_TILES][2]; // one number for row g, one for row g + 8
 // ANCHOR_END: fragments
-
-__device__ inline int lane() { return threadIdx.x % 32; }
 
 // The warp's first row within the block.
 __device__ inline int first_row() { return threadIdx.x / 32 * ROWS_A_WARP; }

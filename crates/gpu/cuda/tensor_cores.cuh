@@ -1,6 +1,7 @@
-// The instructions of kernel 3, one small function each: matrices from shared memory into
+// The instructions of kernels 3 and 6, one small function each: matrices from shared memory into
 // registers, and the matrix product of a warp. Both are there from compute capability 8.0 on. The
-// names of PTX are kept; its manual (PTX ISA, section 9.7) defines them.
+// names of PTX are kept; its manual (PTX ISA, section 9.7) defines them. In the end, how both keep
+// rows in shared memory.
 //
 // How a warp holds a matrix. Its 32 lanes are eight groups of four: lane = 4 · g + t. Two bf16
 // share a register, the one of the lower column (or, of a right factor, the lower row) in the lower
@@ -47,3 +48,23 @@ __device__ inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned 
 #else
 #include "host/tensor_cores.h"
 #endif
+
+__device__ inline int lane() { return threadIdx.x % 32; }
+
+constexpr int CHUNKS = D / 8; // of 16 bytes in a row: what one copy brings
+
+// Rows of bf16, cut into chunks of 16 bytes. A row is 128 or 256 bytes long, so that the same chunk
+// of all rows would lie in the same four banks. Chunk c of row r is therefore kept at
+// c XOR (r mod 8): eight rows that follow each other have it in eight different places, which cover
+// all 32 banks.
+template <int rows> struct Tile {
+    uint4 chunks[rows][CHUNKS];
+
+    __device__ uint4* at(int row, int chunk) { return &chunks[row][chunk ^ row % 8]; }
+};
+
+// From the address of chunk 0 or 1 of a row to the one `down` rows below and `right` chunks to its
+// right. With `down` a multiple of 8 and `right` even, that is one XOR and one sum.
+__device__ inline SharedAddress move(SharedAddress from, int down, int right) {
+    return (from ^ right * int(sizeof(uint4))) + down * CHUNKS * int(sizeof(uint4));
+}

@@ -36,6 +36,7 @@ pub use backward::{OnGpuWithBackward, backward};
 pub use precision::Precision;
 #[cfg(feature = "cuda")]
 pub use programs::{
-    ALL, BACKWARD, D_K, D_OUTPUT, D_Q, D_V, HOPPER, REGISTERS, SM_80, SM_90, SM_90A,
-    TENSOR_CORES, architectures, declarations, hopper_boxes, program,
+    ALL, BACKWARD, D_K, D_OUTPUT, D_Q, D_V, DECODE, HOPPER, K_PAGES, PAGE_TABLE,
+    REGISTERS, SM_80, SM_90, SM_90A, TENSOR_CORES, V_PAGES, architectures, declarations,
+    hopper_boxes, program,
 };

@@ -115,6 +115,7 @@ impl OnCpu {
             "naive" => "run_naive.cpp",
             "hopper" => "run_hopper.cpp",
             "backward" => "run_backward.cpp",
+            "decode" => "run_decode.cpp",
             _ => "run_forward.cpp",
         };
         let Variant { causal, group, rule } = variant.into();

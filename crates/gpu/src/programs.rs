@@ -2,14 +2,15 @@
 #![allow(unsafe_code)] // each program is a promise, and so is the description of a tensor
 
 use crate::precision::{BF16, Precision};
+use crate::tiles::decode::{PAGE, ROWS, SPLIT};
 use attention::cuda::Parameter::{KeyCount, Map, QueryCount, Reads, Scale, Writes};
 use attention::cuda::{
-    Architecture, COMMON, Error, Function, NAIVE, Parameter, Program, Result, Size,
-    Source, TILED, Tensor,
+    Architecture, COMMON, Error, Function, NAIVE, Numbers, OtherSize, Parameter, Program,
+    Result, Shape, Size, Source, TILED, Tensor,
 };
 use cudarc::driver::sys;
 
-// SAFETY, of all four: the tests compile these programs with the declarations of their lists, and run them on a CPU with every access
+// SAFETY, of all five: the tests compile these programs with the declarations of their lists, and run them on a CPU with every access
 // watched, at each head dimension, full and causal, and at lengths around the edges of their tiles; and on a GPU beside the definition.
 /// Blocks of scores and of the output in registers, and copies that nothing waits for.
 pub const REGISTERS: Program = unsafe { Program::new(REGISTERS_SOURCE) };
@@ -19,9 +20,12 @@ pub const TENSOR_CORES: Program = unsafe { Program::new(TENSOR_CORES_SOURCE) };
 pub const HOPPER: Program = unsafe { Program::new(HOPPER_SOURCE) };
 /// The gradients of queries, keys and values.
 pub const BACKWARD: Program = unsafe { Program::new(BACKWARD_SOURCE) };
+/// A few queries against keys and values in pages.
+pub const DECODE: Program = unsafe { Program::new(DECODE_SOURCE) };
 
-/// The forward kernels from the slowest to the fastest, then the backward pass.
-pub const ALL: [Program; 6] = [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER, BACKWARD];
+/// The forward kernels from the slowest to the fastest, then the backward pass, then decoding.
+pub const ALL: [Program; 7] =
+    [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER, BACKWARD, DECODE];
 
 /// Returns the program of this name.
 ///
@@ -67,9 +71,10 @@ pub fn architectures(program: Program) -> Vec<Architecture> {
 /// says. The tests compile it behind the text: a compiler refuses two functions of one C
 /// name, so what it compiles takes what is launched.
 pub fn declarations(program: Program) -> String {
-    let number = |tensor| match Precision::of_tensor(program, tensor) {
-        Precision::F32 => "float",
-        Precision::Bf16 => "unsigned short",
+    let number = |tensor: Tensor| match tensor.size {
+        Size::Other(OtherSize { below: Some(_), .. }) => "int",
+        _ if Precision::of_tensor(program, tensor) == Precision::Bf16 => "unsigned short",
+        _ => "float",
     };
     let kind = |parameter: &Parameter| match *parameter {
         Reads(tensor) => format!("const {}*", number(tensor)),
@@ -101,8 +106,58 @@ pub const D_V: Tensor = Tensor { name: "d_v", size: Size::Keys };
 /// rowsum(dO ⊙ O)
 const DELTA: Tensor = Tensor { name: "delta", size: Size::Rows };
 
+/// The keys, in pages.
+pub const K_PAGES: Tensor = Tensor { name: "k_pages", size: PAGES };
+/// The values, in pages.
+pub const V_PAGES: Tensor = Tensor { name: "v_pages", size: PAGES };
+/// The numbers of the pages of each head, in the order of its text.
+pub const PAGE_TABLE: Tensor = Tensor { name: "page_table", size: PAGE_NUMBERS };
+/// The output of each split of the keys.
+const PART: Tensor = Tensor { name: "part", size: PARTS };
+/// Its log-sum-exps, in powers of two.
+const PART_LSE: Tensor = Tensor { name: "part_lse", size: ROWS_OF_PARTS };
+
+/// Pages that hold the keys of all heads: those of a head and a text lie anywhere among them.
+const PAGES: Size = Size::Other(&OtherSize {
+    sizes: |shape| [shape.kv_heads, pages(shape) * PAGE, shape.d],
+    formula: "kv_heads · ⌈n_k / 16⌉ · 16 · d",
+    numbers: None,
+    below: None,
+});
+const PAGE_NUMBERS: Size = Size::Other(&OtherSize {
+    sizes: |shape| [shape.kv_heads, pages(shape), 1],
+    formula: "kv_heads · ⌈n_k / 16⌉",
+    numbers: Some(Numbers::I32),
+    below: Some(|shape| shape.kv_heads * pages(shape)),
+});
+const PARTS: Size = Size::Other(&OtherSize {
+    sizes: |shape| [shape.kv_heads, rows_of_parts(shape), shape.d],
+    formula: "kv_heads · ⌈n_k / 512⌉ · ⌈group · n_q / 16⌉ · 16 · d",
+    numbers: Some(Numbers::F32),
+    below: None,
+});
+const ROWS_OF_PARTS: Size = Size::Other(&OtherSize {
+    sizes: |shape| [shape.kv_heads, rows_of_parts(shape), 1],
+    formula: "kv_heads · ⌈n_k / 512⌉ · ⌈group · n_q / 16⌉ · 16",
+    numbers: Some(Numbers::F32),
+    below: None,
+});
+
+/// Pages of a head.
+fn pages(shape: Shape) -> usize {
+    shape.n_k.div_ceil(PAGE)
+}
+
+/// Rows that a head of keys has partial results for: a tile's for each split, whether or not all of them are queries.
+fn rows_of_parts(Shape { heads, kv_heads, n_q, n_k, .. }: Shape) -> usize {
+    let tiles = (heads / kv_heads).saturating_mul(n_q).div_ceil(ROWS);
+    tiles.saturating_mul(ROWS).saturating_mul(n_k.div_ceil(SPLIT))
+}
+
 const BF16_HEADER: Header = ("bf16.cuh", include_str!("../cuda/bf16.cuh"));
 const CP_ASYNC: Header = ("cp_async.cuh", include_str!("../cuda/cp_async.cuh"));
+const TENSOR_CORES_HEADER: Header =
+    ("tensor_cores.cuh", include_str!("../cuda/tensor_cores.cuh"));
 type Header = (&'static str, &'static str);
 
 const REGISTERS_SOURCE: &Source = &Source {
@@ -117,12 +172,7 @@ const REGISTERS_SOURCE: &Source = &Source {
 const TENSOR_CORES_SOURCE: &Source = &Source {
     name: "tensor_cores",
     text: include_str!("../cuda/tensor_cores.cu"),
-    headers: &[
-        COMMON,
-        BF16_HEADER,
-        CP_ASYNC,
-        ("tensor_cores.cuh", include_str!("../cuda/tensor_cores.cuh")),
-    ],
+    headers: &[COMMON, BF16_HEADER, CP_ASYNC, TENSOR_CORES_HEADER],
     numbers: BF16,
     widths: &[64, 128],
     ..*REGISTERS_SOURCE
@@ -190,6 +240,40 @@ const BACKWARD_SOURCE: &Source = &Source {
         ),
     ],
     ..*TILED.source()
+};
+
+const DECODE_SOURCE: &Source = &Source {
+    name: "decode",
+    text: include_str!("../cuda/decode.cu"),
+    functions: &[
+        Function(
+            "decode_split",
+            &[
+                Reads(Q),
+                Reads(K_PAGES),
+                Reads(V_PAGES),
+                Reads(PAGE_TABLE),
+                Writes(PART),
+                Writes(PART_LSE),
+                QueryCount,
+                KeyCount,
+                Scale,
+            ],
+        ),
+        Function(
+            "decode_merge",
+            &[
+                Reads(PART),
+                Reads(PART_LSE),
+                Writes(OUTPUT),
+                Writes(LSE),
+                QueryCount,
+                KeyCount,
+            ],
+        ),
+    ],
+    takes_rules: true,
+    ..*TENSOR_CORES_SOURCE
 };
 
 /// The rows of a box of queries and of one of keys and values, by which `hopper` copies them: its constant

@@ -73,4 +73,17 @@ tiles! {
         /// Columns of a product that a thread computes at once.
         COLUMNS = 4, "COLUMNS";
     }
+    /// Kernel 6.
+    decode {
+        /// Warps of a block.
+        WARPS = 4, "WARPS";
+        /// Rows of a tile: heads of a group, times queries.
+        ROWS = 16, "ROWS";
+        /// Keys of a page.
+        PAGE = 16, "PAGE";
+        /// Keys of a block.
+        SPLIT = 512, "SPLIT";
+        /// Pages of a warp in shared memory.
+        SLOTS = 3, "SLOTS";
+    }
 }

@@ -16,7 +16,7 @@ use nalgebra::DMatrix;
 use std::io::Write;
 
 /// The most registers that a thread of each function may need. None may spill.
-const BUDGETS: [(&str, &str, u32); 10] = [
+const BUDGETS: [(&str, &str, u32); 12] = [
     ("naive", "scores", 64),
     ("naive", "softmax", 64),
     ("naive", "weigh", 64),
@@ -27,6 +27,8 @@ const BUDGETS: [(&str, &str, u32); 10] = [
     ("backward", "backward_delta", 32),
     ("backward", "backward_keys", 168),
     ("backward", "backward_queries", 168),
+    ("decode", "decode_split", 168),
+    ("decode", "decode_merge", 64),
 ];
 
 fn budget(program: Program, function: &str) -> u32 {

@@ -127,7 +127,7 @@ impl Gpu {
         for &(tensor, values) in inputs {
             let known = all.iter().find(|known| known.0 == tensor);
             known.ok_or_else(|| missing(program, tensor))?;
-            tensor.check_entries(values.len(), shape)?;
+            tensor.check_values(values, shape)?;
         }
         let functions = self.load((program, shape.d, Variant::of_shape(shape, rule)))?;
         let place = |(tensor, _): (Tensor, bool)| {

@@ -81,6 +81,17 @@ impl Numbers {
             bytes.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x)).collect()
         },
     };
+
+    /// `i32`, for whole numbers: an `f32` has those up to 2²⁴.
+    pub const I32: Self = Numbers {
+        bytes: 4,
+        encode: |numbers| {
+            numbers.iter().flat_map(|&x| (x as i32).to_le_bytes()).collect()
+        },
+        decode: |bytes| {
+            bytes.as_chunks().0.iter().map(|&x| i32::from_le_bytes(x) as f32).collect()
+        },
+    };
 }
 
 /// A source file, and what it is written for.
@@ -111,6 +122,7 @@ impl Source {
         match tensor.size {
             Size::Queries | Size::Keys => self.numbers,
             Size::Rows | Size::Scores => Numbers::F32,
+            Size::Other(other) => other.numbers.unwrap_or(self.numbers),
         }
     }
 }
@@ -269,8 +281,8 @@ impl Shape {
     }
 }
 
-/// A tensor that a function on the device takes: its name there, and its size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A tensor that a function on the device takes: its name there, which no other tensor of the program has, and its size.
+#[derive(Debug, Clone, Copy)]
 pub struct Tensor {
     /// The name, which an error has, too.
     pub name: &'static str,
@@ -278,8 +290,16 @@ pub struct Tensor {
     pub size: Size,
 }
 
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Tensor {}
+
 /// The size of a tensor, row-major.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Size {
     /// (heads, n_q, d)
     Queries,
@@ -289,6 +309,21 @@ pub enum Size {
     Rows,
     /// (heads, n_q, n_k), in `f32`.
     Scores,
+    /// What one program needs alone.
+    Other(&'static OtherSize),
+}
+
+/// A size that one program needs.
+#[derive(Debug)]
+pub struct OtherSize {
+    /// Returns heads, rows and columns.
+    pub sizes: fn(Shape) -> [usize; 3],
+    /// Their product, in words.
+    pub formula: &'static str,
+    /// Its numbers, if they aren't those of the program.
+    pub numbers: Option<Numbers>,
+    /// Returns what all entries are below, if they are whole numbers from 0 on, by which the program finds something.
+    pub below: Option<fn(Shape) -> usize>,
 }
 
 impl Tensor {
@@ -313,6 +348,7 @@ impl Tensor {
             Size::Keys => [kv_heads, n_k, d],
             Size::Rows => [heads, n_q, 1],
             Size::Scores => [heads, n_q, n_k],
+            Size::Other(other) => (other.sizes)(shape),
         }
     }
 
@@ -321,17 +357,27 @@ impl Tensor {
         self.sizes(shape).into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// That a slice for this tensor is as long as it.
-    pub(super) fn check_entries(self, given: usize, shape: Shape) -> Result<()> {
+    /// That these can be the tensor's entries: as many as it has, and where they are places, places that there are.
+    pub(super) fn check_values(self, values: &[f32], shape: Shape) -> Result<()> {
         let formula = match self.size {
             Size::Queries => "heads · n_q · d",
             Size::Keys => "kv_heads · n_k · d",
             Size::Rows => "heads · n_q",
             Size::Scores => "heads · n_q · n_k",
+            Size::Other(other) => other.formula,
         };
         let expected = self.entries(shape);
         let because = || format!("{formula} = {expected}");
-        Ok(check_count(self.name, "entry", given, expected, because)?)
+        check_count(self.name, "entry", values.len(), expected, because)?;
+        if let Size::Other(OtherSize { below: Some(below), .. }) = self.size {
+            let below = below(shape);
+            let is_place = |x: &f32| x.fract() == 0.0 && (0.0..below as f32).contains(x);
+            if let Some(wrong) = values.iter().find(|x| !is_place(x)) {
+                let expected = format!("its entries are whole numbers below {below}");
+                return Err(wrong_value(self.name, wrong.to_string(), expected).into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -405,8 +451,8 @@ mod tests {
             (Tensor::V, 320, "`v` has 321 entries but kv_heads · n_k · d = 320"),
             (Tensor::LSE, 12, "`lse` has 13 entries but heads · n_q = 12"),
         ] {
-            tensor.check_entries(entries, SHAPE).unwrap();
-            let error = tensor.check_entries(entries + 1, SHAPE).unwrap_err();
+            tensor.check_values(&vec![0.0; entries], SHAPE).unwrap();
+            let error = tensor.check_values(&vec![0.0; entries + 1], SHAPE).unwrap_err();
             assert_eq!(error.to_string(), words);
         }
     }
@@ -418,7 +464,7 @@ mod tests {
         let shape = Shape { heads, kv_heads: heads, n_q: n, n_k: n, ..SHAPE };
         shape.check(NAIVE).unwrap();
         assert_eq!(Tensor::SCORES.entries(shape), usize::MAX);
-        Tensor::SCORES.check_entries(0, shape).unwrap_err();
+        Tensor::SCORES.check_values(&[], shape).unwrap_err();
     }
 
     #[test]
