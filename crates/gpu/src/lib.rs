@@ -24,6 +24,8 @@ pub mod clock;
 #[cfg(feature = "cuda")]
 pub mod on_cpu;
 #[cfg(feature = "cuda")]
+mod pages;
+#[cfg(feature = "cuda")]
 mod precision;
 #[cfg(feature = "cuda")]
 mod programs;
@@ -32,6 +34,8 @@ pub mod report;
 
 #[cfg(feature = "cuda")]
 pub use backward::{OnGpuWithBackward, backward};
+#[cfg(feature = "cuda")]
+pub use pages::Paged;
 #[cfg(feature = "cuda")]
 pub use precision::Precision;
 #[cfg(feature = "cuda")]

@@ -10,8 +10,8 @@ use attention::{
 };
 use gpu::clock::{bytes, copy_bandwidth, free_memory, poisoned, time};
 use gpu::{
-    BACKWARD, D_K, D_OUTPUT, D_Q, D_V, HOPPER, Precision, REGISTERS, TENSOR_CORES,
-    backward,
+    BACKWARD, D_K, D_OUTPUT, D_Q, D_V, DECODE, HOPPER, PAGE_TABLE, Paged, Precision,
+    REGISTERS, TENSOR_CORES, backward,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -55,7 +55,7 @@ fn kernels(gpu: &Gpu) -> Vec<Program> {
             false
         }
     };
-    let all = [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER];
+    let all = [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER, DECODE];
     let kernels: Vec<_> = all.into_iter().filter(runs).collect();
     assert!(!kernels.is_empty());
     kernels
@@ -78,7 +78,7 @@ fn normal(length: usize, deviation: f32, rng: &mut ChaCha8Rng) -> Vec<f32> {
 }
 
 /// Heads and lengths: one, odd ones, a tile's edge and its neighbours, more keys than queries, more queries than keys.
-const LENGTHS: [(usize, usize, usize); 14] = [
+const LENGTHS: [(usize, usize, usize); 15] = [
     (1, 1, 1),
     (3, 1, 130),
     (2, 130, 1),
@@ -93,6 +93,7 @@ const LENGTHS: [(usize, usize, usize); 14] = [
     (2, 300, 100),
     (5, 77, 77),
     (1, 513, 511),
+    (2, 3, 5000),
 ];
 
 /// Queries, keys, values and the gradient of the output; (heads, n, d), by rows.
@@ -115,7 +116,7 @@ struct Reference {
 impl Problem {
     fn new(shape: Shape, deviation: f32, rng: &mut ChaCha8Rng) -> Self {
         let (queries, keys) =
-            (shape.heads * shape.n_q * shape.d, shape.heads * shape.n_k * shape.d);
+            (shape.heads * shape.n_q * shape.d, shape.kv_heads * shape.n_k * shape.d);
         Problem {
             shape,
             q: normal(queries, deviation, rng),
@@ -132,8 +133,9 @@ impl Problem {
         Problem { q, k, v, ..self.clone() }
     }
 
+    /// The gradients are right for heads that share no keys.
     fn reference(&self) -> Reference {
-        let Shape { heads, n_q, n_k, d, causal, .. } = self.shape;
+        let Shape { heads, kv_heads, n_q, n_k, d, causal } = self.shape;
         let mask = if causal { Mask::causal() } else { Mask::none() };
         let head = |values: &[f32], h: usize, n: usize| {
             DMatrix::from_row_slice(n, d, &values[h * n * d..(h + 1) * n * d])
@@ -146,7 +148,8 @@ impl Problem {
             gradients: [vec![], vec![], vec![]],
         };
         for h in 0..heads {
-            let [k, v] = [&self.k, &self.v].map(|values| head(values, h, n_k));
+            let kv_head = h / (heads / kv_heads);
+            let [k, v] = [&self.k, &self.v].map(|values| head(values, kv_head, n_k));
             let (output, cache) =
                 attention(&head(&self.q, h, n_q), &k, &v, &mask).unwrap();
             let gradients =
@@ -168,7 +171,12 @@ impl Problem {
         program: Program,
         others: &[(Tensor, &[f32])],
     ) -> Tensors {
-        let own = [(Tensor::Q, &self.q[..]), (Tensor::K, &self.k), (Tensor::V, &self.v)];
+        let paged = (program == DECODE).then(|| Paged::new(&self.k, &self.v, self.shape));
+        let mut own = vec![(Tensor::Q, &self.q[..])];
+        match &paged {
+            Some(paged) => own.extend(paged.inputs()),
+            None => own.extend([(Tensor::K, &self.k[..]), (Tensor::V, &self.v)]),
+        }
         poisoned(gpu, program, self.shape, &[&own, others].concat())
             .unwrap_or_else(|error| panic!("{program}, {:?}: {error}", self.shape))
     }
@@ -242,29 +250,30 @@ fn every_kernel_is_attention() {
         let mut worst = 0.0_f64;
         for &d in kernel.source().widths {
             for causal in [false, true] {
-                for (heads, n_q, n_k) in LENGTHS {
-                    // With larger queries a few keys take all the weight, and the largest score moves a lot.
-                    for deviation in [1.0, 4.0] {
-                        let shape = Shape { heads, kv_heads: heads, n_q, n_k, d, causal };
-                        let problem = Problem::new(shape, deviation, &mut rng);
-                        let expected = problem.rounded(Precision::of(kernel)).reference();
-                        let (output, lse) = problem.forward(gpu, kernel);
-                        let error = relative_error(&output, &expected.output);
-                        worst = worst.max(error);
-                        let at = format!("{kernel}, {shape:?}, deviation {deviation}");
-                        if error.is_nan() || error > tolerance {
-                            faults.push(format!("{at}: relative error {error:.2e}"));
-                        }
-                        let fault = fault_of_lse(&lse, &expected.lse, of_lse);
-                        faults.extend(fault.map(|fault| format!("{at}: {fault}")));
-                        let unseen = output.chunks(d).zip(&expected.lse);
-                        let mut unseen =
-                            unseen.filter(|(_, lse)| **lse == f64::NEG_INFINITY);
-                        if !unseen.all(|(row, _)| row.iter().all(|&x| x == 0.0)) {
-                            faults.push(format!(
-                                "{at}: a query that sees no key has an output"
-                            ));
-                        }
+                // With larger queries a few keys take all the weight, and the largest score moves a lot.
+                for ((heads, n_q, n_k), deviation) in
+                    LENGTHS.into_iter().flat_map(|sizes| [(sizes, 1.0), (sizes, 4.0)])
+                {
+                    let group = if kernel.source().takes_rules { n_k % 4 + 1 } else { 1 };
+                    let (kv_heads, heads) = (heads, heads * group);
+                    let shape = Shape { heads, kv_heads, n_q, n_k, d, causal };
+                    let problem = Problem::new(shape, deviation, &mut rng);
+                    let expected = problem.rounded(Precision::of(kernel)).reference();
+                    let (output, lse) = problem.forward(gpu, kernel);
+                    let error = relative_error(&output, &expected.output);
+                    worst = worst.max(error);
+                    let at = format!("{kernel}, {shape:?}, deviation {deviation}");
+                    if error.is_nan() || error > tolerance {
+                        faults.push(format!("{at}: relative error {error:.2e}"));
+                    }
+                    let fault = fault_of_lse(&lse, &expected.lse, of_lse);
+                    faults.extend(fault.map(|fault| format!("{at}: {fault}")));
+                    let unseen = output.chunks(d).zip(&expected.lse);
+                    let mut unseen = unseen.filter(|(_, lse)| **lse == f64::NEG_INFINITY);
+                    if !unseen.all(|(row, _)| row.iter().all(|&x| x == 0.0)) {
+                        faults.push(format!(
+                            "{at}: a query that sees no key has an output"
+                        ));
                     }
                 }
             }
@@ -525,6 +534,13 @@ fn every_misuse_is_an_error_with_this_text() {
     assert_eq!(
         gpu.tensors(REGISTERS, shared, &[]).unwrap_err().to_string(),
         "`group` is 2 but kernel `registers` takes neither rules for scores nor shared keys"
+    );
+
+    let pages = Shape { d: 64, ..good };
+    let error = gpu.tensors(DECODE, pages, &[(PAGE_TABLE, &[1.0, 2.0])]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`page_table` is 2 but its entries are whole numbers below 2"
     );
 
     let matrix = DMatrix::<f32>::zeros(4, 32);

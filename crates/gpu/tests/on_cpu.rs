@@ -82,6 +82,33 @@ fn splits_are_merged() {
     }
 }
 
+/// A query gets the same bits alone as among others, and whatever comes after it: pages and splits are cut by the place of a key.
+#[test]
+fn decoding_keeps_the_bits_of_a_row() {
+    if !on_cpu::here() {
+        return;
+    }
+    const D: usize = 64;
+    let on_cpu = OnCpu::compile(DECODE, D, true, Watch::Nothing).unwrap();
+    let (n_q, n_k) = (30, 1040);
+    let number = |seed: u64, n| random(n, D, seed).map(|x| 2.0 * x as f32);
+    let [q, k, v] =
+        [(0, n_q), (1, n_k), (2, n_k)].map(|(seed, n)| heads_first(&number(seed, n), 1));
+    let (together, lse) =
+        on_cpu.forward(sizes(1, n_q, n_k), [&q, &k, &v], PLAIN).unwrap();
+    for i in 0..n_q {
+        let seen = n_k - n_q + i + 1;
+        let rows = |tensor: &[f32], first: usize, n: usize| {
+            tensor[first * D..(first + n) * D].to_vec()
+        };
+        let own = [rows(&q, i, 1), rows(&k, 0, seen), rows(&v, 0, seen)];
+        let own = [0, 1, 2].map(|part| &own[part][..]);
+        let (alone, own_lse) = on_cpu.forward(sizes(1, 1, seen), own, PLAIN).unwrap();
+        assert_eq!(alone, rows(&together, i, 1), "query {i}");
+        assert_eq!(own_lse, [lse[i]], "query {i}");
+    }
+}
+
 /// No thread reads what another one of the block writes without a barrier between, and each barrier is there for that.
 fn has_no_races(program: Program) {
     if !on_cpu::here() {

@@ -457,6 +457,30 @@ mod tests {
         }
     }
 
+    /// A kernel would read wherever such an entry says.
+    #[test]
+    fn a_place_that_there_is_not_is_refused() {
+        const SIZE: OtherSize = OtherSize {
+            sizes: |shape| [shape.kv_heads, 1, 1],
+            formula: "kv_heads",
+            numbers: Some(Numbers::I32),
+            below: Some(|shape| shape.n_k),
+        };
+        let table = Tensor { name: "table", size: Size::Other(&SIZE) };
+        table.check_values(&[0.0, 4.0], SHAPE).unwrap();
+        for wrong in [5.0, -1.0, 0.5, f32::NAN, f32::INFINITY] {
+            let error = table.check_values(&[0.0, wrong], SHAPE).unwrap_err();
+            let words =
+                format!("`table` is {wrong} but its entries are whole numbers below 5");
+            assert_eq!(error.to_string(), words);
+        }
+        let error = table.check_values(&[0.0], SHAPE).unwrap_err();
+        assert_eq!(error.to_string(), "`table` has 1 entry but kv_heads = 2");
+        let there_and_back =
+            (Numbers::I32.decode)(&(Numbers::I32.encode)(&[3.0, 65_536.0]));
+        assert_eq!(there_and_back, [3.0, 65_536.0]);
+    }
+
     /// 2⁷⁵ scores are more than a `usize` counts, and 2⁷⁵ mod 2⁶⁴ is 0.
     #[test]
     fn too_many_scores_are_no_small_number() {
