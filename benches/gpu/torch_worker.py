@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import signal
-import statistics
 import sys
 import warnings
 
@@ -39,6 +38,7 @@ def versions():
         "torch": torch.__version__,
         "torch-cuda": torch.version.cuda,
         "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
+        "torch-deterministic": str(torch.are_deterministic_algorithms_enabled()).lower(),
     }
 
 
@@ -70,20 +70,24 @@ def product(question):
 
 
 class Problem:
-    """Queries, keys, values and the gradient of the output: each (batch, heads, n, d)."""
+    """Queries and the gradient of the output, (batch, heads, queries, d); keys and values, (batch, kv_heads, n, d)."""
 
     def __init__(self, key):
-        name, *shape = self.key = key
-        draw = lambda: torch.randn(shape, device="cuda", dtype=dtype(name))
-        self.q, self.k, self.v, self.d_output = (draw() for _ in range(4))
+        name, batch, heads, kv_heads, queries, n, d = self.key = key
+        draw = lambda *shape: torch.randn(batch, *shape, d, device="cuda", dtype=dtype(name))
+        self.q, self.d_output = draw(heads, queries), draw(heads, queries)
+        self.k, self.v = draw(kv_heads, n), draw(kv_heads, n)
+        self.shared = kv_heads < heads
         for tensor in (self.q, self.k, self.v):
             tensor.requires_grad_()
 
     def forward(self, causal):
-        return torch.nn.functional.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=causal)
+        return torch.nn.functional.scaled_dot_product_attention(
+            self.q, self.k, self.v, is_causal=causal, enable_gqa=self.shared
+        )
 
-    def both(self, causal):
-        return torch.autograd.grad(self.forward(causal), (self.q, self.k, self.v), self.d_output)
+    def backward(self, output):
+        return torch.autograd.grad(output, (self.q, self.k, self.v), self.d_output, retain_graph=True)
 
 
 class Worker:
@@ -92,7 +96,7 @@ class Worker:
     def attention(self, question):
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        key = tuple(question[name] for name in ("dtype", "batch", "heads", "n", "d"))
+        key = tuple(question[name] for name in ("dtype", "batch", "heads", "kv_heads", "queries", "n", "d"))
         if self.problem is None or self.problem.key != key:
             self.problem = None  # before there is another one
             free()
@@ -106,12 +110,11 @@ class Worker:
         }
         counts = question["warm_up"], question["launches"]
         with sdpa_kernel(backends[question["backend"]]):  # this one, or an error
-            if question["pass"] == "forward":
+            if question["pass"] != "backward":
                 with torch.no_grad():
                     return seconds(lambda: problem.forward(causal), *counts)
-            # Forward as it is before a backward pass: it keeps more than it does alone.
-            forward = statistics.median(seconds(lambda: problem.forward(causal), *counts))
-            return [both - forward for both in seconds(lambda: problem.both(causal), *counts)]
+            output = problem.forward(causal)
+            return seconds(lambda: problem.backward(output), *counts)
 
     def answer(self, question):
         if question["do"] == "product":

@@ -5,7 +5,7 @@ use crate::grid::{Cell, NUMBERS, Pass};
 use anyhow::{Context, Result, ensure};
 use attention::cuda::{Error, Gpu, NAIVE, Program, Shape, TILED, Tensor, Tensors};
 use gpu::clock::{bytes, copy_bandwidth, free_memory, poisoned, time};
-use gpu::{BACKWARD, D_K, D_OUTPUT, D_Q, D_V, Precision};
+use gpu::{BACKWARD, D_K, D_OUTPUT, D_Q, D_V, DECODE, Paged, Precision};
 use itertools::izip;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::StandardNormal;
@@ -70,15 +70,23 @@ impl OwnKernels {
 
     /// The tensors of a forward kernel that has run on them and computed what it should.
     fn forward(&self, kernel: Program, shape: Shape) -> Result<Tensors> {
-        let mut tensors = self.tensors(kernel, shape, &[])?;
-        tensors.launch()?;
-        let (output, lse) = (tensors.read(Tensor::OUTPUT)?, tensors.read(Tensor::LSE)?);
-        let precision = Precision::of(kernel);
-        let rows = rows(shape, shape.n_q as u64);
-        let expected = self.inputs(precision).forward(shape, &rows);
-        check("the output", &output, shape.d, &rows, &expected.0, precision)?;
-        check("the log-sum-exps", &lse, 1, &rows, &expected.1, precision)?;
-        Ok(tensors)
+        let tensors = self.tensors(kernel, shape, &[])?;
+        checked(tensors, self.inputs(Precision::of(kernel)), shape)
+    }
+
+    /// The same for a step of decoding, whose keys and values are these numbers again and again.
+    fn decoding(&self, shape: Shape) -> Result<Tensors> {
+        let precision = Precision::of(DECODE);
+        let count = shape.kv_heads * shape.n_k * shape.d;
+        let [k, v] = [1, 2].map(|i| {
+            let numbers = self.numbers[i].iter().copied();
+            numbers.cycle().take(count).collect::<Vec<_>>()
+        });
+        let q = &self.numbers[0][..shape.heads * shape.n_q * shape.d];
+        let paged = Paged::new(&k, &v, shape);
+        let all = [&[(Tensor::Q, q)], &paged.inputs()[..]].concat();
+        let tensors = poisoned(&self.gpu, DECODE, shape, &all)?;
+        checked(tensors, Inputs { q, k: &k, v: &v, precision }, shape)
     }
 
     /// The same for the backward pass, after a forward kernel that runs wherever it does.
@@ -124,6 +132,7 @@ impl Device for OwnKernels {
         let prepared = match cell.pass {
             Pass::Forward => self.forward(program, shape),
             Pass::Backward => self.backward(shape),
+            Pass::Decoding => self.decoding(shape),
         };
         let gpu = self.gpu.clone();
         match prepared {
@@ -139,6 +148,17 @@ impl Device for OwnKernels {
     fn copy_bandwidth(&mut self) -> Result<f64> {
         Ok(copy_bandwidth(&self.gpu)?)
     }
+}
+
+/// Runs a forward kernel, and returns its tensors if it computed what it should.
+fn checked(mut tensors: Tensors, inputs: Inputs, shape: Shape) -> Result<Tensors> {
+    tensors.launch()?;
+    let (output, lse) = (tensors.read(Tensor::OUTPUT)?, tensors.read(Tensor::LSE)?);
+    let rows = rows(shape, shape.n_k as u64);
+    let expected = inputs.forward(shape, &rows);
+    check("the output", &output, shape.d, &rows, &expected.0, inputs.precision)?;
+    check("the log-sum-exps", &lse, 1, &rows, &expected.1, inputs.precision)?;
+    Ok(tensors)
 }
 
 /// Returns `true` if the device is too old or too small, and nothing is wrong.

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The number of rows that are compared.
 const ROWS: usize = 64;
 
-/// The inputs of the forward pass, each (heads, n, d).
+/// The inputs of the forward pass: (heads, n_q, d), and twice (kv_heads, n_k, d).
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     pub q: &'a [f32],
@@ -44,7 +44,7 @@ pub fn tolerance(precision: Precision) -> f64 {
     }
 }
 
-/// Rows of a tensor (heads, n, …), counted through all heads: both ends of the first and the last head, and others
+/// Rows of a tensor (heads, n_q, …), counted through all heads: both ends of the first and the last head, and others
 /// anywhere.
 pub fn rows(shape: Shape, seed: u64) -> Vec<usize> {
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
@@ -95,7 +95,7 @@ impl Inputs<'_> {
         (outputs.concat(), lse)
     }
 
-    /// Rows of the gradients of q, k and v.
+    /// Rows of the gradients of q, k and v, with as many keys as queries and heads that share none.
     pub fn backward(
         &self,
         shape: Shape,
@@ -155,10 +155,12 @@ impl Inputs<'_> {
     }
 }
 
-/// The keys that a query sees: those of its head, or those up to itself.
+/// The keys that a query sees: those of its head, or those up to its own place.
 fn keys_seen(shape: Shape, query: usize) -> Range<usize> {
-    let first = query - query % shape.n_k;
-    first..if shape.causal { query + 1 } else { first + shape.n_k }
+    let Shape { heads, kv_heads, n_q, n_k, causal, .. } = shape;
+    let (head, i) = (query / n_q, query % n_q);
+    let first = head / (heads / kv_heads) * n_k;
+    first..first + if causal { i + 1 + n_k - n_q } else { n_k }
 }
 
 /// The queries that see a key.
@@ -238,6 +240,15 @@ mod tests {
                 assert!(off < 1e-6, "{off}");
             }
         }
+    }
+
+    /// Where a model writes there are fewer queries than keys, and heads share these.
+    #[test]
+    fn shared_keys_of_a_few_queries_are_found() {
+        let shape = Shape { heads: 4, kv_heads: 2, n_q: 2, n_k: 7, ..SHAPE };
+        assert_eq!(keys_seen(shape, 3), 0..7); // head 1, its last query
+        assert_eq!(keys_seen(shape, 4), 7..13); // head 2, one before
+        assert_eq!(keys_seen(Shape { causal: false, ..shape }, 4), 7..14);
     }
 
     /// A kernel in bf16 reads rounded numbers.

@@ -3,7 +3,7 @@
 use crate::arguments::TimeOptions;
 use anyhow::{Result, ensure};
 use attention::cuda::{Program, Shape};
-use gpu::{ALL, BACKWARD, Precision};
+use gpu::{ALL, BACKWARD, DECODE, Precision};
 use itertools::iproduct;
 use serde::Serialize;
 use std::fmt;
@@ -15,14 +15,19 @@ pub const TOKENS: usize = 16_384;
 pub const WIDTH: usize = 2048;
 /// Numbers of q, and of k, and of v, and of the output: the same for each cell.
 pub const NUMBERS: usize = TOKENS * WIDTH;
+/// Keys of all texts together where a model writes.
+pub const CACHED: usize = 131_072;
+/// Heads of queries and of keys of a text, in the proportion of Llama 3 with 8 billion weights.
+pub const DECODING_HEADS: (usize, usize) = (32, 8);
 
-/// The direction.
+/// The direction; or a step of decoding, forward with one query for each text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Pass {
     Forward,
     Backward,
+    Decoding,
 }
 
 /// A way in which PyTorch's `scaled_dot_product_attention` computes.
@@ -37,10 +42,11 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Those that know numbers of this precision, the fastest first.
-    fn of(precision: Precision) -> &'static [Self] {
+    /// Those that know numbers of this precision, the fastest first; of a step of decoding, those that are made for it.
+    fn of(pass: Pass, precision: Precision) -> &'static [Self] {
         match precision {
             Precision::F32 => &[Self::Efficient, Self::Math],
+            Precision::Bf16 if pass == Pass::Decoding => &[Self::Flash, Self::Cudnn],
             Precision::Bf16 => &[Self::Flash, Self::Cudnn, Self::Math],
         }
     }
@@ -89,20 +95,26 @@ impl Cell {
         if self.pass == Pass::Backward { 2.5 * masked } else { masked }
     }
 
+    /// Bytes of the inputs and the output, each once.
+    pub fn bytes(&self) -> f64 {
+        let Shape { heads, kv_heads, n_q, n_k, d, .. } = self.shape;
+        (2 * (heads * n_q + kv_heads * n_k) * d * self.precision.bytes()) as f64
+    }
+
     pub fn mask(&self) -> &'static str {
         if self.shape.causal { "causal" } else { "full" }
     }
 }
 
-/// In words: "bf16, forward, d = 128, causal, n = 4096".
+/// In words: "bf16, forward, d = 128, causal, n = 4096", where n is the number of keys.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Self { shape: Shape { n_q, d, .. }, precision, pass, .. } = self;
-        write!(f, "{precision}, {pass}, d = {d}, {}, n = {n_q}", self.mask())
+        let Self { shape: Shape { n_k, d, .. }, precision, pass, .. } = self;
+        write!(f, "{precision}, {pass}, d = {d}, {}, n = {n_k}", self.mask())
     }
 }
 
-/// All cells, in the order in which they are measured: forward first, and what the ladder ends with first of all, since a
+/// All cells, in the order in which they are measured: decoding and forward first, and what the ladder ends with first of all, since a
 /// run may be cut off.
 ///
 /// # Errors
@@ -121,7 +133,17 @@ pub fn cells(options: &TimeOptions) -> Result<Vec<Cell>> {
             contestants: contestants(options, pass, precision, d),
         }
     };
+    let decoding = |n: usize| {
+        let (texts, d) = (CACHED / n, 128);
+        let (heads, kv_heads) = DECODING_HEADS;
+        let (heads, kv_heads) = (texts * heads, texts * kv_heads);
+        let shape = Shape { heads, kv_heads, n_q: 1, n_k: n, d, causal: false };
+        let (pass, precision) = (Pass::Decoding, Precision::Bf16);
+        let contestants = contestants(options, pass, precision, d);
+        Cell { shape, precision, pass, contestants }
+    };
     let all = iproduct!(passes, precisions, [128, 64], [false, true], lengths).map(cell);
+    let all = [CACHED, 8192].map(decoding).into_iter().chain(all);
     let is_wanted = |cell: &Cell| {
         options.kernels.is_empty() || cell.contestants.iter().any(|one| one.is_ours())
     };
@@ -137,14 +159,21 @@ fn contestants(
     d: usize,
 ) -> Vec<Contestant> {
     let takes_part = |program: &Program| {
-        let its = if *program == BACKWARD { Pass::Backward } else { Pass::Forward };
+        let its = if *program == BACKWARD {
+            Pass::Backward
+        } else if *program == DECODE {
+            Pass::Decoding
+        } else {
+            Pass::Forward
+        };
         its == pass
             && Precision::of(*program) == precision
             && program.source().widths.contains(&d)
             && (options.kernels.is_empty() || options.kernels.contains(program))
     };
     let ours = ALL.into_iter().filter(takes_part).map(Contestant::Ours);
-    ours.chain(Backend::of(precision).iter().copied().map(Contestant::Torch)).collect()
+    ours.chain(Backend::of(pass, precision).iter().copied().map(Contestant::Torch))
+        .collect()
 }
 
 #[cfg(test)]
@@ -172,11 +201,19 @@ pub mod tests {
     #[test]
     fn the_grid_has_every_kernel_and_the_same_tokens_everywhere() {
         let cells = cells(&options(vec![])).unwrap();
+        let (decoding, cells): (Vec<_>, Vec<_>) =
+            cells.into_iter().partition(|cell| cell.pass == Pass::Decoding);
         assert_eq!(cells.len(), 2 * 2 * 2 * 2 * 3); // passes, precisions, d, masks, n
         for Cell { shape: Shape { heads, n_q, n_k, d, .. }, .. } in &cells {
             assert_eq!((heads * n_q * d, n_q), (NUMBERS, n_k));
         }
-        for program in ALL {
+        for Cell { shape, contestants, .. } in &decoding {
+            assert_eq!(shape.kv_heads * shape.n_k, DECODING_HEADS.1 * CACHED);
+            let names: Vec<_> = contestants.iter().map(ToString::to_string).collect();
+            assert_eq!(names, ["decode", "torch-flash", "torch-cudnn"]);
+        }
+        assert_eq!(decoding.len(), 2);
+        for program in ALL.into_iter().filter(|program| *program != DECODE) {
             let has =
                 |cell: &&Cell| cell.contestants.contains(&Contestant::Ours(program));
             assert_eq!(cells.iter().filter(has).count(), 2 * 2 * 3, "{program}");
@@ -199,6 +236,7 @@ pub mod tests {
         assert_eq!(cell(512, false, Pass::Forward).flops(), full);
         assert_eq!(cell(512, true, Pass::Forward).flops(), full / 2.0);
         assert_eq!(cell(512, true, Pass::Backward).flops(), 2.5 * full / 2.0);
+        assert_eq!(cell(512, true, Pass::Forward).bytes(), 4.0 * 4.0 * NUMBERS as f64);
     }
 
     #[test]

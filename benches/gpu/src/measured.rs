@@ -1,6 +1,6 @@
 //! The measurements.
 
-use crate::grid::{Cell, Contestant};
+use crate::grid::{Cell, Contestant, Pass};
 use crate::torch::SIDE;
 use record::statistics::median;
 use recorder::rounds::Rounds;
@@ -49,18 +49,23 @@ pub struct MeasuredCell {
 }
 
 impl MeasuredCell {
-    /// The speeds in one line, as parts of the roof, too: "n = 512: tiled 8.1 (12 %), torch-math 4.0 (6 %) TFLOP/s".
+    /// The speeds in one line, as parts of the roof, too: "n = 512: tiled 8.1 (12 %), torch-math 4.0 (6 %) TFLOP/s". What decoding
+    /// waits for is bytes, and its roof is that of copies.
     pub fn line(&self, roofs: &Roofs) -> String {
-        let roof = roofs.flops(&self.cell.precision.to_string());
+        let (work, roof, unit) = if self.cell.pass == Pass::Decoding {
+            (self.cell.bytes() / 1e9, Some(roofs.copy / 1e9), "GB/s")
+        } else {
+            let roof = roofs.flops(&self.cell.precision.to_string());
+            (self.cell.flops() / 1e12, roof.map(|roof| roof / 1e12), "TFLOP/s")
+        };
         let speed = |contestant: &Contestant| {
-            let flops = self.cell.flops() / self.rounds.seconds(*contestant)?;
-            let of_roof = roof.map(|roof| format!(" ({:.0} %)", 100.0 * flops / roof));
-            let tflops = flops / 1e12;
-            Some(format!("{contestant} {tflops:.1}{}", of_roof.unwrap_or_default()))
+            let speed = work / self.rounds.seconds(*contestant)?;
+            let of_roof = roof.map(|roof| format!(" ({:.0} %)", 100.0 * speed / roof));
+            Some(format!("{contestant} {speed:.1}{}", of_roof.unwrap_or_default()))
         };
         let speeds: Vec<_> = self.cell.contestants.iter().filter_map(speed).collect();
         let speeds =
             if speeds.is_empty() { "nothing".to_owned() } else { speeds.join(", ") };
-        format!("{}: {speeds} TFLOP/s", self.cell)
+        format!("{}: {speeds} {unit}", self.cell)
     }
 }

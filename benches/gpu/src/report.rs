@@ -1,6 +1,6 @@
 //! The record.
 
-use crate::grid::Contestant;
+use crate::grid::{Contestant, Pass};
 use crate::measured::{Measured, MeasuredCell, Roofs};
 use crate::torch::{SIDE, Torch};
 use anyhow::Result;
@@ -79,8 +79,11 @@ fn of_roofs(Roofs { copy, products }: &Roofs) -> Vec<Measurement> {
 
 /// The times of a cell, and how many times as long as each of our kernels each of PyTorch's backends took.
 fn of_cell(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measurement> {
-    let Shape { heads, n_q, d, .. } = cell.shape;
-    let sizes = [("n", n_q), ("d", d), ("heads", heads)];
+    let Shape { heads, kv_heads, n_q, n_k, d, .. } = cell.shape;
+    let mut sizes = vec![("n", n_k), ("d", d), ("heads", heads)];
+    if cell.pass == Pass::Decoding {
+        sizes.extend([("kv_heads", kv_heads), ("queries", n_q)]);
+    }
     let common =
         Measurement::common(cell.precision, &sizes, &[("mask", &cell.mask())], 1);
     rounds.measurements(&common, cell.pass, Contestant::is_ours)

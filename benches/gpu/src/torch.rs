@@ -1,6 +1,6 @@
 //! PyTorch as a peer: a process that runs `torch_worker.py`.
 
-use crate::grid::{Backend, Cell, TOKENS};
+use crate::grid::{Backend, CACHED, Cell, Pass, TOKENS};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl Torch {
         }))
     }
 
-    /// The seconds of each launch: forward alone; or backward, as forward and backward together without forward.
+    /// The seconds of each launch: forward alone; or backward alone, after a forward pass that isn't timed.
     ///
     /// # Errors
     /// The backend refuses: the reason.
@@ -62,7 +62,8 @@ impl Torch {
         launches: usize,
     ) -> Result<Vec<f64>, String> {
         let shape = cell.shape;
-        let batch = (TOKENS / shape.n_q).max(1);
+        let tokens = if cell.pass == Pass::Decoding { CACHED } else { TOKENS };
+        let batch = (tokens / shape.n_k).max(1);
         self.ask(&json!({
             "do": "attention",
             "backend": backend,
@@ -70,7 +71,9 @@ impl Torch {
             "dtype": cell.precision.to_string(),
             "batch": batch,
             "heads": shape.heads / batch,
-            "n": shape.n_q,
+            "kv_heads": shape.kv_heads / batch,
+            "queries": shape.n_q,
+            "n": shape.n_k,
             "d": shape.d,
             "causal": shape.causal,
             "warm_up": warm_up,

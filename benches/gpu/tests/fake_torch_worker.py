@@ -22,7 +22,8 @@ for line in sys.stdin:
         rate = {"bf16": 1e15, "f32": 5e13}[question["dtype"]]
         say(answer="done", seconds=[2 * question["side"] ** 3 / rate] * question["launches"])
         continue
-    assert question["batch"] * question["n"] == 16384 and question["heads"] * question["d"] >= 2048, question
+    tokens = 131072 if question["pass"] == "decoding" else 16384
+    assert question["batch"] * question["n"] == tokens and question["heads"] * question["d"] >= 2048, question
     if (question["backend"], question["n"]) == ("efficient", 1024):
         say(answer="error", message="RuntimeError: No available kernel.")
         continue

@@ -110,6 +110,23 @@ fn times_and_ratios_reach_the_record_and_the_line() {
     assert!(line.contains(&part) && line.ends_with(" TFLOP/s"), "{line}");
 }
 
+/// 2 ms for the keys and values of 131 072 tokens, 8 heads of width 128, and what little there is of queries and outputs.
+#[test]
+fn a_step_of_decoding_is_told_in_bytes() {
+    let cells = crate::grid::cells(&options(vec![gpu::DECODE])).unwrap();
+    let mut torch = fake_torch();
+    let measured =
+        run(&cells, &mut Fake::default(), Some(&mut torch), later(), |_| Ok(())).unwrap();
+    let line = measured.cells[0].line(&measured.roofs);
+    let told =
+        "bf16, decoding, d = 128, full, n = 131072: decode 268.4 (9 %), torch-flash ";
+    assert!(line.starts_with(told) && line.ends_with(" GB/s"), "{line}");
+    let record = recorded(&measured);
+    let found = record.all("decoding/decode", "bf16").next().unwrap();
+    assert_eq!(found.sizes["kv_heads"], 8);
+    assert!(record.all("decoding/torch-cudnn / decode", "bf16").next().is_some());
+}
+
 #[test]
 fn a_run_without_pytorch_has_a_record_all_the_same() {
     let cells = forward(&[512]);

@@ -16,9 +16,12 @@ pub fn setting<'a>(m: &'a Measurement, name: &str) -> Result<&'a str> {
 /// heads · d of one sequence; the grid keeps it.
 pub const WIDTH: u64 = 2048;
 
-/// Returns the times at places of the grid, which alone have heads.
+/// Returns the times at places of the grid, which alone have heads, and no number of queries but that of the keys.
 fn cells(record: &Record) -> impl Iterator<Item = &Measurement> {
-    record.measurements.iter().filter(|m| m.sizes.contains_key("heads"))
+    let is_of_grid = |m: &&Measurement| {
+        m.sizes.contains_key("heads") && !m.sizes.contains_key("queries")
+    };
+    record.measurements.iter().filter(is_of_grid)
 }
 
 /// Tokens of a batch. The record counts the heads of the whole batch, which are tokens · WIDTH / (n · d).
