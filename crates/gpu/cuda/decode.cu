@@ -43,8 +43,9 @@ __device__ inline size_t row_of_part(int kv_head, int split, int splits, int row
 }
 
 // ANCHOR: page
-// Sends a page on its way: 16 keys, and their values, from wherever the table says. Only `rows_left`
-// of them exist, and the others become zeros: what lies there may be no number, and 0 · NaN is NaN.
+// Sends a page on its way: 16 keys, and their values, from wherever the table says. Only
+// `rows_left` of them exist, and the others become zeros: what lies there may be no number, and
+// 0 · NaN is NaN.
 __device__ inline void load(Page& page, const Bf16* k, const Bf16* v, int number, int rows_left) {
     const size_t first = size_t(number) * PAGE * D;
 #pragma unroll
@@ -73,7 +74,6 @@ struct OfRow {
 };
 constexpr float LOWEST = -3.402823466e38f; // finite: the difference of two of it is zero, not NaN
 
-// ANCHOR: scores
 // S = Q Kᵀ for the 16 rows and the 16 keys of a page; then in powers of two, and hidden where a row
 // doesn't see a key.
 __device__ inline void scores(float (&s)[2][4], const unsigned (&q)[D / 16][4], Tile<PAGE>& k,
@@ -96,9 +96,7 @@ __device__ inline void scores(float (&s)[2][4], const unsigned (&q)[D / 16][4], 
             : MINUS_INFINITY;
     }
 }
-// ANCHOR_END: scores
 
-// ANCHOR: softmax
 // The online softmax: scores become weights, as the left factor of a product.
 __device__ inline void online_softmax(unsigned (&a)[4], float (&s)[2][4], OfRow (&rows)[2],
                                       float (&o)[D / 8][4]) {
@@ -119,7 +117,6 @@ __device__ inline void online_softmax(unsigned (&a)[4], float (&s)[2][4], OfRow 
         a[half] = pack_bf16(left[0], left[1]), a[half + 2] = pack_bf16(right[0], right[1]);
     }
 }
-// ANCHOR_END: softmax
 
 // O += A V for the 16 rows and the 16 keys.
 __device__ inline void weigh(float (&o)[D / 8][4], const unsigned (&a)[4], Tile<PAGE>& v) {
@@ -133,7 +130,6 @@ __device__ inline void weigh(float (&o)[D / 8][4], const unsigned (&a)[4], Tile<
     }
 }
 
-// ANCHOR: split
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table, float* part,
              float* part_lse, int n_q, int n_k, float scale) {
@@ -157,6 +153,7 @@ decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table,
     const int last = min(n_q, (first_row + ROWS - 1) / GROUP + 1) - 1;
     const int seen_pages = divided_up(keys_seen_by(last, n_q, n_k), PAGE);
     const int pages = min(SPLIT / PAGE, seen_pages - first_page);
+    // ANCHOR: begin
     page_table += size_t(kv_head) * all_pages + first_page;
     const int own_number = lane() < pages ? page_table[lane()] : 0;
     const auto begin_page = [&](int page, int slot) {
@@ -165,7 +162,9 @@ decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table,
         if (page < pages) load(shared.pages[warp][slot], k, v, number, rows_left);
         cp_async_commit(); // even if it is empty: the waits count groups
     };
+    // ANCHOR_END: begin
 
+    // ANCHOR: loop
     float o[D / 8][4] = {};
     begin_page(warp, 0);
     begin_page(warp + WARPS, 1);
@@ -180,8 +179,8 @@ decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table,
         online_softmax(weights, s, rows, o);
         weigh(o, weights, here.v);
     }
+    // ANCHOR_END: loop
     cp_async_wait<0>();
-    // ANCHOR_END: split
 
     __syncthreads(); // no warp reads pages any more: what the warps found goes there
 #pragma unroll
@@ -198,7 +197,6 @@ decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table,
     }
     __syncthreads(); // all of it is there
 
-    // ANCHOR: warps
     // Four partial results become one, as *Online softmax* merges them.
     const int rows_left = min(ROWS, GROUP * n_q - first_row);
     for (int e = threadIdx.x; e < rows_left * D; e += THREADS) {
@@ -216,7 +214,6 @@ decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table,
         part[to * D + column] = sum > 0 ? merged / sum : 0;
         if (column == 0) part_lse[to] = m + log2f(sum); // in powers of two
     }
-    // ANCHOR_END: warps
 }
 
 struct Merging {
@@ -225,7 +222,6 @@ struct Merging {
 
 extern "C" __constant__ int decode_merge_launch[3] = {THREADS, 1, int(sizeof(Merging))};
 
-// ANCHOR: merge
 // Merges the splits of one query and head: a warp takes every fourth of them, in order, and the four
 // warps' sums are added in order. A split that saw no key has the weight 0.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -246,6 +242,7 @@ decode_merge(const float* part, const float* part_lse, Bf16* output, float* lse,
     for (int w = 0; w < WARPS; ++w) most = fmaxf(most, shared.most[w]);
     if (most == MINUS_INFINITY) most = 0; // no split saw a key
 
+    // ANCHOR: merge
     float sum = 0, o[D / 32] = {}; // the row's columns lane, lane + 32, …
 #pragma unroll 4
     for (int split = warp; split < splits; split += WARPS) {
@@ -254,11 +251,11 @@ decode_merge(const float* part, const float* part_lse, Bf16* output, float* lse,
 #pragma unroll
         for (int c = 0; c < D / 32; ++c) o[c] += weight * part[at(split) * D + 32 * c + lane()];
     }
+    // ANCHOR_END: merge
 #pragma unroll
     for (int c = 0; c < D / 32; ++c) shared.o[warp][32 * c + lane()] = o[c];
     if (lane() == 0) shared.sum[warp] = sum;
     __syncthreads(); // so are the sums
-    // ANCHOR_END: merge
 
     if (threadIdx.x >= D / 2) return; // a thread writes two columns
     float left = 0, right = 0;

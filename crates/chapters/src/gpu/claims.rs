@@ -2,6 +2,7 @@
 
 use super::banks::{self, Clocks, D, clocks_with_padding};
 use super::compiled::needs;
+use super::decoding;
 use super::fragments::{left_factor, scores};
 use super::ladder::{self, Step, steps};
 use super::machine::{self, *};
@@ -210,4 +211,29 @@ fn the_published_speeds_lie_where_they_are_predicted() {
 fn kernel_1_waits_for_its_loads() {
     let [_, tiled, ..] = steps();
     assert!(tiled.relative().loads > 0.6 / tiled.predicted().0);
+}
+
+/// "Two thread blocks fit on a multiprocessor", "eight independent warps", "twelve rows are zeros", "four heads read the same keys"
+#[test]
+fn a_step_fills_places_and_rows_as_the_page_says() {
+    let record = committed().of_no_machine("kernels").unwrap();
+    let functions = needs(&record).unwrap();
+    let blocks = |name: &str| {
+        functions.iter().find(|(_, function, _)| *function == name).unwrap().2.blocks()
+    };
+    assert_eq!(blocks("decode_split"), 2);
+    assert_eq!(blocks("decode_split") * tiles::decode::WARPS, 8);
+    let group = decoding::HEADS / decoding::KV_HEADS;
+    assert_eq!((group, tiles::decode::ROWS - group), (4, 12));
+    let pages = tiles::decode::SPLIT / tiles::decode::PAGE;
+    assert_eq!((pages, pages), (32, WARP));
+    assert_eq!((1000 / tiles::decode::PAGE, 1000 % tiles::decode::PAGE), (62, 8));
+}
+
+/// "Arithmetic is nearly free here"; "as fast as a copy" if everything overlaps
+#[test]
+fn a_step_waits_for_memory() {
+    let demands = decoding::demands(3e12);
+    assert_eq!(demands.together(), demands.slow);
+    assert!(decoding::intensity() < H100.ridge_bf16() / 50.0);
 }

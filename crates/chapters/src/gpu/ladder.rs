@@ -28,12 +28,12 @@ impl Demands {
     }
 
     /// Clocks if everything overlaps.
-    fn together(self) -> f64 {
+    pub fn together(self) -> f64 {
         self.all().into_iter().fold(0.0, f64::max)
     }
 
     /// Clocks if nothing does.
-    fn in_turns(self) -> f64 {
+    pub fn in_turns(self) -> f64 {
         self.all().into_iter().sum()
     }
 }
@@ -102,23 +102,23 @@ fn slow(bytes: f64, clock: f64) -> f64 {
 }
 
 /// Instructions of the softmax for each score: maximum, difference, exponential and sum.
-const SOFTMAX: f64 = 4.0;
+pub const SOFTMAX: f64 = 4.0;
 
 /// The same, and for each score its share of the corrections of a row of the output, which is corrected at every tile.
 fn softmax(keys: usize) -> f64 {
     SOFTMAX + D as f64 / keys as f64
 }
 
-fn instructions(of_lanes: f64) -> f64 {
+pub fn instructions(of_lanes: f64) -> f64 {
     of_lanes / LANES as f64
 }
 
 /// Clocks of shared memory, or of the first-level cache, in which so many bytes are read or written.
-fn crossed(bytes: f64) -> f64 {
+pub fn crossed(bytes: f64) -> f64 {
     bytes / (BANKS * 4) as f64
 }
 
-const EXPONENTIAL: f64 = 1.0 / EXPONENTIALS as f64;
+pub const EXPONENTIAL: f64 = 1.0 / EXPONENTIALS as f64;
 const FORWARD: f64 = (2 * D) as f64;
 
 /// Pieces of 32 bytes that a load of one word per lane moves. The addresses are counted in words.
@@ -232,7 +232,7 @@ fn registers() -> Counted {
 
 /// The share of the tensor cores' rate that `mma.sync` reaches on Hopper: 62.9 % on an H800 PCIe by the measurements of W. Luo et al.,
 /// *Benchmarking and Dissecting the NVIDIA Hopper GPU Architecture* (2024), rounded up to two thirds.
-const OF_THE_OLD_INSTRUCTION: f64 = 2.0 / 3.0;
+pub const OF_THE_OLD_INSTRUCTION: f64 = 2.0 / 3.0;
 
 fn tensor_cores() -> Counted {
     use tiles::tensor_cores::{KEYS, ROW_TILES, WARPS};

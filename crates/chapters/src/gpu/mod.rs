@@ -6,6 +6,7 @@ mod banks;
 #[cfg(test)]
 mod claims;
 mod compiled;
+mod decoding;
 mod fragments;
 mod ladder;
 pub mod machine;

@@ -2,6 +2,7 @@
 
 mod banks;
 mod compiled;
+mod decoding;
 mod fragments;
 mod ladder;
 mod machine;
@@ -29,6 +30,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let kernels = page.records.of_no_machine("kernels")?;
     page.file("compiled.md", compiled::in_words(&kernels)?);
     measured::generate(page, &times, &steps)?;
+    decoding::generate(page, &times, &kernels)?;
     published(page);
     Ok(())
 }

@@ -1,0 +1,125 @@
+//! Kernel 6: what it asks for, how a text fills the machine, and the picture of its splits.
+
+use super::told;
+use crate::figures::format::{fixed, integer, percent, significant};
+use crate::figures::{
+    Area, BLUE, GREEN, KEY, MUTED, TEXT, VERMILION, arrow, label, text, text_box,
+};
+use crate::gpu::compiled::needs;
+use crate::gpu::decoding::{
+    HEADS, KV_HEADS, LENGTHS, blocks, bytes_of_block, bytes_of_parts, bytes_of_text,
+    bytes_on_the_way, demands, filled, intensity, least_share,
+};
+use crate::gpu::machine::MULTIPROCESSORS;
+use crate::output::Page;
+use anyhow::{Context, Result};
+use gpu::tiles::{decode, hopper};
+use record::{Measurement, Record};
+
+pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()> {
+    let copy = times.all("roof/copy", "f32").next().context("no copy was timed")?.median;
+    let longest = LENGTHS[LENGTHS.len() - 1];
+    let functions = needs(kernels)?;
+    let split = functions.iter().find(|(_, function, _)| *function == "decode_split");
+    let at_once = split.context("`decode_split` was not compiled")?.2.blocks();
+    let places = at_once * MULTIPROCESSORS;
+
+    page.value("decode-tokens", integer(longest));
+    page.value("decode-heads", integer(HEADS));
+    page.value("decode-rows", integer(hopper::QUERIES));
+    page.value("decode-idle", integer(MULTIPROCESSORS - HEADS));
+    page.value("decode-mb", fixed(bytes_of_text(longest) as f64 / 1e6, 0));
+    page.value("decode-us", micros(bytes_of_text(longest) as f64 / copy));
+    page.value("decode-intensity", fixed(intensity(), 0));
+    page.value("decode-places", integer(places));
+    page.value("decode-filling", integer(places / KV_HEADS * decode::SPLIT));
+    let on_the_way = bytes_on_the_way(at_once);
+    page.value("decode-on-the-way", integer(on_the_way >> 10));
+    let of_one = copy / MULTIPROCESSORS as f64;
+    page.value("decode-wait", fixed(on_the_way as f64 / of_one * 1e6, 1));
+    let parts = bytes_of_parts() as f64 / bytes_of_block() as f64;
+    page.value("decode-parts", percent(parts, 1));
+    lengths(page, places, copy);
+    asked(page, copy, times);
+    let says = "Two boxes side by side, a split each, with eight pages of keys of a text in order. The pages bear the numbers of the warps \
+                that read them, 0 to 3 and again 0 to 3. From each box an arrow leads down to four results, one for each warp, which \
+                are merged into one result of the split. The results of both splits are merged into the output.";
+    page.figure("splits", ("The splits of a text", says), (640, 268), draw)
+}
+
+fn micros(seconds: f64) -> String {
+    significant(seconds * 1e6, 2)
+}
+
+/// How texts of several lengths fill the machine.
+fn lengths(page: &mut Page, places: usize, copy: f64) {
+    let row = |&keys: &usize| {
+        vec![
+            integer(keys),
+            integer(blocks(keys)),
+            percent(filled(keys, places), 0),
+            micros(bytes_of_text(keys) as f64 / copy),
+        ]
+    };
+    let header = [
+        "keys of a text",
+        "thread blocks",
+        "places filled, on average",
+        "time of a copy, µs",
+    ];
+    page.table("decode-lengths", &header, &LENGTHS.each_ref().map(row));
+}
+
+/// What a key asks of each part of a multiprocessor, beside the time in which it arrives.
+fn asked(page: &mut Page, copy: f64, times: &Record) {
+    let demands = demands(copy);
+    let mut rows: Vec<_> = [
+        ("slow memory", demands.slow),
+        ("loads", demands.loads),
+        ("instructions", demands.instructions),
+        ("tensor cores", demands.tensor),
+        ("exponentials", demands.exponentials),
+    ]
+    .map(|(name, clocks)| vec![name.to_owned(), significant(clocks / demands.slow, 2)])
+    .into();
+    let least = fixed(100.0 * least_share(copy), 0);
+    let range = format!("{least} to {}", percent(demands.slow / demands.together(), 0));
+    rows.push(vec!["**predicted**, of the copy's speed".to_owned(), range.clone()]);
+    rows.push(vec!["**measured**".to_owned(), measured(times, copy)]);
+    let header = ["kernel 6: time for", "in units of the copy's time"];
+    page.table("kernel-6", &header, &rows);
+    page.value("predicted-decode", range);
+}
+
+/// The share of the copy's speed at the longest text, if a GPU has run the kernel.
+fn measured(times: &Record, copy: f64) -> String {
+    let longest = LENGTHS[LENGTHS.len() - 1];
+    let found = times.find("decoding/decode", "bf16", longest as u64).ok();
+    let share = |m: &Measurement| bytes_of_text(longest) as f64 / m.median / copy;
+    found.map_or_else(|| "not yet".to_owned(), |m| told(share(m)))
+}
+
+/// Two splits of eight pages, for the eye; a split has 32.
+fn draw(area: &Area) -> Result<()> {
+    const PAGE: i32 = 32;
+    const WIDTH: i32 = 8 * PAGE;
+    for (split, left) in [(0, 40), (1, 344)] {
+        label(area, (left + WIDTH / 2, 10), &format!("split {split}"), TEXT)?;
+        for page in 0..8 {
+            let at = (left + PAGE * page, 26);
+            text_box(area, at, (PAGE - 2, 30), &(page % 4).to_string(), KEY)?;
+        }
+        for warp in 0..4 {
+            let x = left + WIDTH / 8 + WIDTH / 4 * warp;
+            arrow(area, &[(x, 62), (x, 88)], MUTED)?;
+            text_box(area, (x - 28, 92), (56, 28), &format!("warp {warp}"), GREEN)?;
+            let end = left + WIDTH / 2 + (x - left - WIDTH / 2) / 4;
+            arrow(area, &[(x, 122), (end, 156)], MUTED)?;
+        }
+        text_box(area, (left + WIDTH / 2 - 60, 160), (120, 28), "of the split", BLUE)?;
+        let x = left + WIDTH / 2;
+        arrow(area, &[(x, 190), (320 + (x - 320) / 4, 226)], MUTED)?;
+    }
+    text_box(area, (260, 230), (120, 28), "output", VERMILION)?;
+    text(area, (8, 214), "decode_merge")
+}
