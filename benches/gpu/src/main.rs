@@ -8,6 +8,7 @@ mod grid;
 mod measured;
 mod report;
 mod run;
+mod state;
 mod torch;
 
 use anyhow::Result;

@@ -1,6 +1,7 @@
 //! The measurements.
 
 use crate::grid::{Cell, Contestant, Pass};
+use crate::state::State;
 use crate::torch::SIDE;
 use record::statistics::median;
 use recorder::rounds::Rounds;
@@ -46,11 +47,13 @@ impl fmt::Display for Roofs {
 pub struct MeasuredCell {
     pub cell: Cell,
     pub rounds: Rounds<Contestant>,
+    /// The device's state in the turns of each, as far as it is known.
+    pub states: Vec<(Contestant, State)>,
 }
 
 impl MeasuredCell {
-    /// The speeds in one line, as parts of the roof, too: "n = 512: tiled 8.1 (12 %), torch-math 4.0 (6 %) TFLOP/s". What decoding
-    /// waits for is bytes, and its roof is that of copies.
+    /// The speeds in one line, as parts of the roof, too: with clock and power where these are known: "n = 512: tiled 8.1
+    /// (12 %, 1755 MHz, 400 W), torch-math 4.0 (6 %, 1980 MHz, 350 W) TFLOP/s". What decoding waits for is bytes, and its roof is that of copies.
     pub fn line(&self, roofs: &Roofs) -> String {
         let (work, roof, unit) = if self.cell.pass == Pass::Decoding {
             (self.cell.bytes() / 1e9, Some(roofs.copy / 1e9), "GB/s")
@@ -60,8 +63,18 @@ impl MeasuredCell {
         };
         let speed = |contestant: &Contestant| {
             let speed = work / self.rounds.seconds(*contestant)?;
-            let of_roof = roof.map(|roof| format!(" ({:.0} %)", 100.0 * speed / roof));
-            Some(format!("{contestant} {speed:.1}{}", of_roof.unwrap_or_default()))
+            let of_roof = roof.map(|roof| format!("{:.0} %", 100.0 * speed / roof));
+            let state = self.states.iter().find(|(one, _)| one == contestant);
+            let state = state.map(|(_, State { clock, power })| {
+                format!("{:.0} MHz, {power:.0} W", clock / 1e6)
+            });
+            let more: Vec<_> = of_roof.into_iter().chain(state).collect();
+            let more = if more.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", more.join(", "))
+            };
+            Some(format!("{contestant} {speed:.1}{more}"))
         };
         let speeds: Vec<_> = self.cell.contestants.iter().filter_map(speed).collect();
         let speeds =

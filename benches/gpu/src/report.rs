@@ -2,6 +2,7 @@
 
 use crate::grid::{Contestant, Pass};
 use crate::measured::{Measured, MeasuredCell, Roofs};
+use crate::state::State;
 use crate::torch::{SIDE, Torch};
 use anyhow::Result;
 use attention::cuda::{Device, Shape, compiler_version};
@@ -77,8 +78,9 @@ fn of_roofs(Roofs { copy, products }: &Roofs) -> Vec<Measurement> {
     [copy].into_iter().chain(products.iter().map(product)).collect()
 }
 
-/// The times of a cell, and how many times as long as each of our kernels each of PyTorch's backends took.
-fn of_cell(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measurement> {
+/// The times of a cell, how many times as long as each of our kernels each of PyTorch's backends took, and the device's clock and power
+/// meanwhile.
+fn of_cell(MeasuredCell { cell, rounds, states }: &MeasuredCell) -> Vec<Measurement> {
     let Shape { heads, kv_heads, n_q, n_k, d, .. } = cell.shape;
     let mut sizes = vec![("n", n_k), ("d", d), ("heads", heads)];
     if cell.pass == Pass::Decoding {
@@ -86,5 +88,14 @@ fn of_cell(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measurement> {
     }
     let common =
         Measurement::common(cell.precision, &sizes, &[("mask", &cell.mask())], 1);
-    rounds.measurements(&common, cell.pass, Contestant::is_ours)
+    let times = rounds.measurements(&common, cell.pass, Contestant::is_ours);
+    let state = |(contestant, state): &(Contestant, State)| {
+        let named = |what: &str, unit, number| {
+            let what = format!("{}-{what}/{contestant}", cell.pass);
+            common.named(what, unit, (number, 0.0))
+        };
+        let clock = named("clock", Unit::Hertz, state.clock);
+        [clock, named("power", Unit::Watts, state.power)]
+    };
+    times.into_iter().chain(states.iter().flat_map(state)).collect()
 }

@@ -5,6 +5,7 @@ use crate::device::{Device, OwnKernels, Timed};
 use crate::grid::{Backend, Cell, Contestant, cells};
 use crate::measured::{Measured, MeasuredCell, Roofs};
 use crate::report::{measurements, of_times};
+use crate::state::{Blind, Sampler, State, Watch};
 use crate::torch::{Torch, script};
 use anyhow::{Context, Result};
 use attention::cuda::Program;
@@ -36,9 +37,21 @@ pub fn time(options: &TimeOptions) -> Result<()> {
         record.check()?;
         options.record.as_ref().map_or(Ok(()), |file| write_file(file, &record))
     };
-    run(&cells, &mut ours, torch.as_mut(), end, keep)?;
+    let watch = watch(&ours);
+    run(&cells, &mut ours, torch.as_mut(), &*watch, end, keep)?;
     println!("{:.1} minutes", begun.elapsed().as_secs_f64() / 60.0);
     Ok(())
+}
+
+/// NVML, or a warning.
+fn watch(ours: &OwnKernels) -> Box<dyn Watch> {
+    match Sampler::start(&ours.gpu) {
+        Ok(sampler) => Box::new(sampler),
+        Err(error) => {
+            eprintln!("WARNING: neither clock nor power is recorded: {error:#}");
+            Box::new(Blind)
+        }
+    }
 }
 
 /// PyTorch, or nothing and a warning.
@@ -62,6 +75,7 @@ pub fn run(
     cells: &[Cell],
     ours: &mut dyn Device,
     mut torch: Option<&mut Torch>,
+    watch: &dyn Watch,
     end: Instant,
     mut keep: impl FnMut(&Measured) -> Result<()>,
 ) -> Result<Measured> {
@@ -80,8 +94,8 @@ pub fn run(
     for (i, cell) in cells.iter().enumerate() {
         let left: usize = cells[i..].iter().map(|cell| cell.contestants.len()).sum();
         let share = share(end.saturating_duration_since(Instant::now()), left);
-        let rounds = turns(cell, ours, torch.as_deref_mut(), share)?;
-        let done = MeasuredCell { cell: cell.clone(), rounds };
+        let (rounds, states) = turns(cell, ours, torch.as_deref_mut(), watch, share)?;
+        let done = MeasuredCell { cell: cell.clone(), rounds, states };
         let seconds = begun.elapsed().as_secs_f64();
         let (number, count, line) = (i + 1, cells.len(), done.line(&measured.roofs));
         println!("[{number:>2}/{count}, {seconds:>3.0} s] {line}");
@@ -137,13 +151,15 @@ fn say_absent(contestant: Contestant, cell: &Cell, reason: &str) {
     eprintln!("absent: {contestant}, {cell}: {reason}");
 }
 
-/// Interleaves the contestants, in rounds. One that refuses once is not asked again.
+/// Interleaves the contestants, in rounds. One that refuses once is not asked again. Returns the times, and the device's median state in the
+/// turns of each.
 fn turns(
     cell: &Cell,
     ours: &mut dyn Device,
     mut torch: Option<&mut Torch>,
+    watch: &dyn Watch,
     share: f64,
-) -> Result<Rounds<Contestant>> {
+) -> Result<(Rounds<Contestant>, Vec<(Contestant, State)>)> {
     let mut ready = vec![];
     for &contestant in &cell.contestants {
         let mut runner = match contestant {
@@ -165,13 +181,27 @@ fn turns(
             ready.push((contestant, (runner, Plan::new(seconds, share))));
         }
     }
-    interleave(
+    let mut states: Vec<(Contestant, Vec<State>)> = vec![];
+    let rounds = interleave(
         ready,
         |(_, plan)| plan.rounds,
-        |_, (runner, plan)| {
-            runner.time(torch.as_deref_mut(), cell, plan.warm_up, plan.launches)
+        |contestant, (runner, plan)| {
+            let begin = Instant::now();
+            let torch = torch.as_deref_mut();
+            let seconds = runner.time(torch, cell, plan.warm_up, plan.launches);
+            let found = watch.between(begin, Instant::now());
+            match states.iter_mut().find(|(known, _)| *known == contestant) {
+                Some((_, all)) => all.extend(found),
+                None => states.push((contestant, found)),
+            }
+            seconds
         },
-    )
+    )?;
+    let of_all = states.into_iter().filter_map(|(contestant, all)| {
+        State::median_of(&all).map(|state| (contestant, state))
+    });
+    let states = of_all.filter(|(one, _)| rounds.seconds(*one).is_some()).collect();
+    Ok((rounds, states))
 }
 
 /// The launches of one contestant on a cell.

@@ -133,6 +133,10 @@ pub enum Unit {
     Count,
     /// A rate of a memory.
     BytesPerSecond,
+    /// A rate of a clock.
+    Hertz,
+    /// Power.
+    Watts,
 }
 
 impl Unit {

@@ -44,6 +44,15 @@ impl Device for Fake {
     }
 }
 
+/// A device whose clock never changes.
+struct Steady;
+
+impl Watch for Steady {
+    fn between(&self, _begin: Instant, _end: Instant) -> Vec<State> {
+        vec![State { clock: 1.755e9, power: 400.0 }]
+    }
+}
+
 fn fake_torch() -> Torch {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_torch_worker.py");
     Torch::start(Path::new("python3"), &script).unwrap()
@@ -76,7 +85,8 @@ fn times_and_ratios_reach_the_record_and_the_line() {
     let mut torch = fake_torch();
     assert_eq!(torch.versions["cudnn"], "8.8.8");
     let measured =
-        run(&cells, &mut Fake::default(), Some(&mut torch), later(), |_| Ok(())).unwrap();
+        run(&cells, &mut Fake::default(), Some(&mut torch), &Steady, later(), |_| Ok(()))
+            .unwrap();
     let record = recorded(&measured);
     let find = |what: &str| {
         let found: Vec<_> = record.all(what, "f32").collect();
@@ -96,6 +106,10 @@ fn times_and_ratios_reach_the_record_and_the_line() {
     assert!((3e-3..6e-3).contains(&efficient), "{efficient}");
     assert_eq!(find("forward/torch-efficient / tiled").median, efficient / 2e-3);
     assert_eq!(find("forward/torch-math / naive").unit, Unit::Ratio);
+    let clock = find("forward-clock/torch-math");
+    assert_eq!((clock.unit, clock.median), (Unit::Hertz, 1.755e9));
+    let power = find("backward-power/backward");
+    assert_eq!((power.unit, power.median), (Unit::Watts, 400.0));
     let backward = find("backward/torch-efficient").median;
     assert_eq!(find("backward/torch-efficient / backward").median, backward / 2e-3);
     assert!(backward > 2.0 * efficient);
@@ -106,7 +120,8 @@ fn times_and_ratios_reach_the_record_and_the_line() {
     );
     let tflops = cells[0].flops() / 2e-3 / 1e12;
     let line = measured.cells[0].line(&measured.roofs);
-    let part = format!(", tiled {tflops:.1} ({:.0} %), ", tflops / 50.0 * 100.0);
+    let of_roof = tflops / 50.0 * 100.0;
+    let part = format!(", tiled {tflops:.1} ({of_roof:.0} %, 1755 MHz, 400 W), ");
     assert!(line.contains(&part) && line.ends_with(" TFLOP/s"), "{line}");
 }
 
@@ -116,7 +131,8 @@ fn a_step_of_decoding_is_told_in_bytes() {
     let cells = crate::grid::cells(&options(vec![gpu::DECODE])).unwrap();
     let mut torch = fake_torch();
     let measured =
-        run(&cells, &mut Fake::default(), Some(&mut torch), later(), |_| Ok(())).unwrap();
+        run(&cells, &mut Fake::default(), Some(&mut torch), &Blind, later(), |_| Ok(()))
+            .unwrap();
     let line = measured.cells[0].line(&measured.roofs);
     let told =
         "bf16, decoding, d = 128, full, n = 131072: decode 268.4 (9 %), torch-flash ";
@@ -130,7 +146,8 @@ fn a_step_of_decoding_is_told_in_bytes() {
 #[test]
 fn a_run_without_pytorch_has_a_record_all_the_same() {
     let cells = forward(&[512]);
-    let measured = run(&cells, &mut Fake::default(), None, later(), |_| Ok(())).unwrap();
+    let measured =
+        run(&cells, &mut Fake::default(), None, &Blind, later(), |_| Ok(())).unwrap();
     let record = recorded(&measured);
     assert!(record.all("roof/product", "f32").next().is_none());
     assert!(record.measurements.iter().all(|m| !m.what.contains("torch")));
@@ -143,7 +160,8 @@ fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
     let cells = forward(&[1024, 2048, 4096, 2048, 2048, 4096]);
     let mut torch = fake_torch();
     let measured =
-        run(&cells, &mut Fake::default(), Some(&mut torch), later(), |_| Ok(())).unwrap();
+        run(&cells, &mut Fake::default(), Some(&mut torch), &Blind, later(), |_| Ok(()))
+            .unwrap();
     let took_part = |cell: &MeasuredCell| {
         [EFFICIENT, MATH, NAIVE, TILED].map(|who| cell.rounds.seconds(who).is_some())
     };
@@ -164,7 +182,7 @@ fn a_wrong_kernel_is_named() {
     let cells = forward(&[512, 1024, 2048, 4096, 8192]);
     let wrong = Some((cuda::TILED, 8192));
     let mut fake = Fake { wrong };
-    let error = run(&cells, &mut fake, None, later(), |_| Ok(())).unwrap_err();
+    let error = run(&cells, &mut fake, None, &Blind, later(), |_| Ok(())).unwrap_err();
     assert_eq!(
         format!("{error:#}"),
         "kernel `tiled`, f32, forward, d = 64, causal, n = 8192: the output is off by 2.0e-1 of its norm, where 1e-5 is allowed"
@@ -190,7 +208,8 @@ fn plans_fit_the_time_that_is_left() {
 fn the_whole_grid_runs() {
     let cells = crate::grid::cells(&options(vec![])).unwrap();
     let measured =
-        run(&cells, &mut Fake::default(), None, Instant::now(), |_| Ok(())).unwrap();
+        run(&cells, &mut Fake::default(), None, &Blind, Instant::now(), |_| Ok(()))
+            .unwrap();
     recorded(&measured);
     let f32_cells = |program: Program| {
         measured
