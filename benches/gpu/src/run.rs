@@ -151,15 +151,17 @@ fn say_absent(contestant: Contestant, cell: &Cell, reason: &str) {
     eprintln!("absent: {contestant}, {cell}: {reason}");
 }
 
-/// Interleaves the contestants, in rounds. One that refuses once is not asked again. Returns the times, and the device's median state in the
-/// turns of each.
+/// The times of a cell, and the device's median state in the turns of each contestant.
+type Turns = (Rounds<Contestant>, Vec<(Contestant, State)>);
+
+/// Interleaves the contestants, in rounds. One that refuses once is not asked again.
 fn turns(
     cell: &Cell,
     ours: &mut dyn Device,
     mut torch: Option<&mut Torch>,
     watch: &dyn Watch,
     share: f64,
-) -> Result<(Rounds<Contestant>, Vec<(Contestant, State)>)> {
+) -> Result<Turns> {
     let mut ready = vec![];
     for &contestant in &cell.contestants {
         let mut runner = match contestant {
