@@ -2,14 +2,46 @@
 
 use super::facts::{self, Run, Text};
 use crate::figures::format::{fixed, integer, percent, significant};
+use crate::figures::{BLUE, Color, MUTED, TEXT, VERMILION, arrow, filled, label, line};
 use crate::output::Page;
 use crate::records::provenance;
 use anyhow::Result;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     kept(page)?;
+    middle(page)?;
     written(page)?;
     costs(page)
+}
+
+/// Two neighbouring values of bf16, the middle between them, and two numbers around it. Only their order is drawn as it is.
+fn middle(page: &mut Page) -> Result<()> {
+    const Y: i32 = 96;
+    const LOW: i32 = 70;
+    const MIDDLE: i32 = 320;
+    const HIGH: i32 = 570;
+    let words = (
+        "A middle between two values of bf16",
+        "A line from 1 to 1 + 2⁻⁷, with the middle marked. Two numbers stand close to the middle, one on each side. From the left one an arrow \
+         leads to 1, from the right one an arrow to 1 + 2⁻⁷.",
+    );
+    page.figure("middle", words, (640, 150), |area| {
+        line(area, &[(LOW, Y), (HIGH, Y)], MUTED)?;
+        for (x, name) in [(LOW, "1"), (MIDDLE, "1 + 2⁻⁸"), (HIGH, "1 + 2⁻⁷")] {
+            let half = if x == MIDDLE { 16 } else { 10 };
+            line(area, &[(x, Y - half), (x, Y + half)], TEXT)?;
+            label(area, (x, Y + 32), name, TEXT)?;
+        }
+        for (side, to, colour, name) in
+            [(-1, LOW + 4, BLUE, "2⁻²³ below"), (1, HIGH - 4, VERMILION, "2⁻²³ above")]
+        {
+            let x = MIDDLE + 14 * side;
+            filled(area, [(x - 4, Y - 4), (x + 4, Y + 4)], colour.mix(1.0))?;
+            arrow(area, &[(x, Y - 10), (x, Y - 40), (to, Y - 40), (to, Y - 14)], colour)?;
+            label(area, ((x + to) / 2, Y - 56), name, TEXT)?;
+        }
+        Ok(())
+    })
 }
 
 /// Which changes leave the bits of a row alone.
