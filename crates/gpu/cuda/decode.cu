@@ -7,8 +7,8 @@
 // - each warp reads pages of its own, through its own slots of shared memory, and waits for no
 //   other warp until the end;
 // - a second kernel merges the splits, in the order of the text.
-// The cut depends on nothing but a key's place. So the bits of an output don't depend on the number
-// of texts, nor on the GPU.
+// The cut depends on nothing but a key's place. So the bits of an output don't depend on other
+// texts, other queries or what comes after, nor on how many multiprocessors there are.
 
 #include "common.cuh"
 #include "tensor_cores.cuh"
@@ -45,14 +45,17 @@ __device__ inline size_t row_of_part(int kv_head, int split, int splits, int row
 // ANCHOR: page
 // Sends a page on its way: 16 keys, and their values, from wherever the table says. Only
 // `rows_left` of them exist, and the others become zeros: what lies there may be no number, and
-// 0 · NaN is NaN.
+// 0 · NaN is NaN. Neighbouring lanes copy neighbouring chunks, a lane the same one of every fourth
+// or second row.
 __device__ inline void load(Page& page, const Bf16* k, const Bf16* v, int number, int rows_left) {
-    const size_t first = size_t(number) * PAGE * D;
+    const int own_row = lane() / CHUNKS, chunk = lane() % CHUNKS;
+    const size_t first = (size_t(number) * PAGE + own_row) * D + chunk * 8;
+    k += first, v += first;
 #pragma unroll
-    for (int e = lane(); e < PAGE * CHUNKS; e += 32) {
-        const int row = e / CHUNKS, chunk = e % CHUNKS, bytes = row < rows_left ? 16 : 0;
-        cp_async_16(page.k.at(row, chunk), k + first + row * D + chunk * 8, bytes);
-        cp_async_16(page.v.at(row, chunk), v + first + row * D + chunk * 8, bytes);
+    for (int down = 0; down < PAGE; down += 32 / CHUNKS) {
+        const int bytes = own_row + down < rows_left ? 16 : 0;
+        cp_async_16(page.k.at(own_row + down, chunk), k + down * D, bytes);
+        cp_async_16(page.v.at(own_row + down, chunk), v + down * D, bytes);
     }
 }
 // ANCHOR_END: page
@@ -131,13 +134,14 @@ __device__ inline void weigh(float (&o)[D / 8][4], const unsigned (&a)[4], Tile<
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table, float* part,
-             float* part_lse, int n_q, int n_k, float scale) {
+decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table, const int* lengths,
+             float* part, float* part_lse, int n_q, int longest, float scale) {
     Shared& shared = shared_memory<Shared>();
     const int warp = threadIdx.x / 32, kv_head = blockIdx.y;
-    const int tiles = divided_up(GROUP * n_q, ROWS), splits = divided_up(n_k, SPLIT);
+    const int tiles = divided_up(GROUP * n_q, ROWS), splits = divided_up(longest, SPLIT);
+    const int n_k = lengths[kv_head]; // of this text
     const int split = blockIdx.x / tiles, first_row = blockIdx.x % tiles * ROWS;
-    const int all_pages = divided_up(n_k, PAGE), first_page = split * (SPLIT / PAGE);
+    const int all_pages = divided_up(longest, PAGE), first_page = split * (SPLIT / PAGE);
 
     OfRow rows[2];
     unsigned queries[D / 16][4];
@@ -216,40 +220,61 @@ decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table,
     }
 }
 
+constexpr int MERGING_WARPS = 16;
+constexpr int AT_ONCE = 4; // splits whose results are on their way to a warp together
+
 struct Merging {
-    float most[WARPS], sum[WARPS], o[WARPS][D];
+    float parts[MERGING_WARPS][AT_ONCE][D];
+    float most[MERGING_WARPS], sum[MERGING_WARPS], o[MERGING_WARPS][D];
 };
 
-extern "C" __constant__ int decode_merge_launch[3] = {THREADS, 1, int(sizeof(Merging))};
+extern "C" __constant__ int decode_merge_launch[3] = {32 * MERGING_WARPS, 1, int(sizeof(Merging))};
 
-// Merges the splits of one query and head: a warp takes every fourth of them, in order, and the four
+// Merges the splits of one query and head: a warp takes every sixteenth of them, in order, and the
 // warps' sums are added in order. A split that saw no key has the weight 0.
-extern "C" __global__ void __launch_bounds__(THREADS)
-decode_merge(const float* part, const float* part_lse, Bf16* output, float* lse, int n_q, int n_k) {
+extern "C" __global__ void __launch_bounds__(32 * MERGING_WARPS)
+decode_merge(const float* part, const float* part_lse, Bf16* output, float* lse, int n_q,
+             int longest) {
     Merging& shared = shared_memory<Merging>();
     const int i = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32;
-    const int splits = divided_up(n_k, SPLIT), row = i * GROUP + head % GROUP;
+    const int splits = divided_up(longest, SPLIT), row = i * GROUP + head % GROUP;
     const auto at = [&](int split) {
         return row_of_part(head / GROUP, split, splits, row, n_q);
     };
     float most = MINUS_INFINITY;
-    for (int split = threadIdx.x; split < splits; split += THREADS)
+    for (int split = threadIdx.x; split < splits; split += 32 * MERGING_WARPS)
         most = fmaxf(most, part_lse[at(split)]);
     most = max_of_lanes<32>(most);
     if (lane() == 0) shared.most[warp] = most;
     __syncthreads(); // the largest of every warp is there
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) most = fmaxf(most, shared.most[w]);
+    for (int w = 0; w < MERGING_WARPS; ++w) most = fmaxf(most, shared.most[w]);
     if (most == MINUS_INFINITY) most = 0; // no split saw a key
 
     // ANCHOR: merge
-    float sum = 0, o[D / 32] = {}; // the row's columns lane, lane + 32, …
-#pragma unroll 4
-    for (int split = warp; split < splits; split += WARPS) {
-        const float weight = exp2f(part_lse[at(split)] - most);
-        sum += weight;
+    float sum = 0, o[D / 32] = {}; // columns lane, lane + 32, …
+    for (int first = warp; first < splits; first += AT_ONCE * MERGING_WARPS) {
 #pragma unroll
-        for (int c = 0; c < D / 32; ++c) o[c] += weight * part[at(split) * D + 32 * c + lane()];
+        for (int e = 0; e < AT_ONCE; ++e) {
+            const int split = first + e * MERGING_WARPS, bytes = split < splits ? 16 : 0;
+            const float* from = part + at(min(split, splits - 1)) * D + 4 * lane();
+            if (lane() < D / 4) cp_async_16(&shared.parts[warp][e][4 * lane()], from, bytes);
+        }
+        cp_async_commit();
+        const int own = first + lane() * MERGING_WARPS; // the split whose weight the lane computes
+        const bool has_own = lane() < AT_ONCE && own < splits;
+        const float own_weight = has_own ? exp2f(part_lse[at(own)] - most) : 0;
+        cp_async_wait<0>();
+        __syncwarp(); // the results are there
+#pragma unroll
+        for (int e = 0; e < AT_ONCE; ++e) {
+            const float weight = __shfl_sync(~0u, own_weight, e);
+            sum += weight;
+#pragma unroll
+            for (int c = 0; c < D / 32; ++c)
+                o[c] += weight * shared.parts[warp][e][32 * c + lane()];
+        }
+        __syncwarp(); // and were read
     }
     // ANCHOR_END: merge
 #pragma unroll
@@ -261,7 +286,7 @@ decode_merge(const float* part, const float* part_lse, Bf16* output, float* lse,
     float left = 0, right = 0;
     sum = 0;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) {
+    for (int w = 0; w < MERGING_WARPS; ++w) {
         sum += shared.sum[w];
         left += shared.o[w][2 * threadIdx.x], right += shared.o[w][2 * threadIdx.x + 1];
     }

@@ -8,7 +8,7 @@ mod race;
 pub use data::{Data, bound};
 pub use race::Race;
 
-use crate::{BACKWARD, Precision, declarations};
+use crate::{BACKWARD, DECODE, Precision, declarations};
 use attention::cuda::{Program, Variant};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -146,12 +146,25 @@ impl OnCpu {
     pub fn forward(
         &self,
         sizes: Sizes,
-        [q, k, v]: [&[f32]; 3],
+        inputs: [&[f32]; 3],
         choices: Choices,
     ) -> Result<(Vec<f32>, Vec<f32>), Failure> {
-        let input = [q, k, v].concat();
+        let texts = if self.program == DECODE { sizes.heads / self.group } else { 0 };
+        self.forward_of_texts(sizes, inputs, &vec![sizes.n_k; texts], choices)
+    }
+
+    /// The same of a kernel to which it is told how many keys each head of keys has; the keys after these are there, and don't count.
+    pub fn forward_of_texts(
+        &self,
+        sizes: Sizes,
+        [q, k, v]: [&[f32]; 3],
+        lengths: &[usize],
+        choices: Choices,
+    ) -> Result<(Vec<f32>, Vec<f32>), Failure> {
         let precision = Precision::of(self.program);
-        let bytes = self.run(sizes, precision.encode(&input), choices)?;
+        let mut input = precision.encode(&[q, k, v].concat());
+        input.extend(lengths.iter().flat_map(|&length| (length as i32).to_le_bytes()));
+        let bytes = self.run(sizes, input, choices)?;
         let entries = sizes.heads * sizes.n_q;
         let (output, lse) = bytes.split_at(entries * self.d * precision.bytes());
         assert_eq!(

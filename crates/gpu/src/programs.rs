@@ -112,6 +112,8 @@ pub const K_PAGES: Tensor = Tensor { name: "k_pages", size: PAGES };
 pub const V_PAGES: Tensor = Tensor { name: "v_pages", size: PAGES };
 /// The numbers of the pages of each head, in the order of its text.
 pub const PAGE_TABLE: Tensor = Tensor { name: "page_table", size: PAGE_NUMBERS };
+/// How many keys each head of keys has, `n_k` at most; the others are behind the end of its text.
+pub const LENGTHS: Tensor = Tensor { name: "lengths", size: LENGTHS_OF_TEXTS };
 /// The output of each split of the keys.
 const PART: Tensor = Tensor { name: "part", size: PARTS };
 /// Its log-sum-exps, in powers of two.
@@ -129,6 +131,12 @@ const PAGE_NUMBERS: Size = Size::Other(&OtherSize {
     formula: "kv_heads · ⌈n_k / 16⌉",
     numbers: Some(Numbers::I32),
     below: Some(|shape| shape.kv_heads * pages(shape)),
+});
+const LENGTHS_OF_TEXTS: Size = Size::Other(&OtherSize {
+    sizes: |shape| [shape.kv_heads, 1, 1],
+    formula: "kv_heads",
+    numbers: Some(Numbers::I32),
+    below: Some(|shape| shape.n_k + 1),
 });
 const PARTS: Size = Size::Other(&OtherSize {
     sizes: |shape| [shape.kv_heads, rows_of_parts(shape), shape.d],
@@ -253,6 +261,7 @@ const DECODE_SOURCE: &Source = &Source {
                 Reads(K_PAGES),
                 Reads(V_PAGES),
                 Reads(PAGE_TABLE),
+                Reads(LENGTHS),
                 Writes(PART),
                 Writes(PART_LSE),
                 QueryCount,

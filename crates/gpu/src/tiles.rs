@@ -85,5 +85,7 @@ tiles! {
         SPLIT = 512, "SPLIT";
         /// Pages of a warp in shared memory.
         SLOTS = 3, "SLOTS";
+        /// Warps of a block that merges splits.
+        MERGING_WARPS = 16, "MERGING_WARPS";
     }
 }

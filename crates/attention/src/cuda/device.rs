@@ -10,6 +10,7 @@ use crate::error::wrong_value;
 use crate::flash::{FlashOutput, Inputs};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC_SHARED_BYTES;
+use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as SHARED_PERCENT;
 use cudarc::driver::sys::CUresult::CUDA_ERROR_NO_DEVICE;
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError};
 use cudarc::nvrtc::Ptx;
@@ -200,7 +201,10 @@ impl Gpu {
         if needed <= 48 << 10 {
             return Ok(());
         }
-        let raised = handle.set_attribute(DYNAMIC_SHARED_BYTES, needed as i32);
+        let raised = handle
+            .set_attribute(DYNAMIC_SHARED_BYTES, needed as i32)
+            // Of the memory that shared memory and the first-level cache have together, as many blocks as fit get all that can be shared.
+            .and_then(|()| handle.set_attribute(SHARED_PERCENT, 100));
         let tried = format!("give `{name}` {needed} bytes of shared memory");
         raised.map_err(Error::driver(tried))
     }

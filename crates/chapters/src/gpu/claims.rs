@@ -213,7 +213,7 @@ fn kernel_1_waits_for_its_loads() {
     assert!(tiled.relative().loads > 0.6 / tiled.predicted().0);
 }
 
-/// "Two thread blocks fit on a multiprocessor", "eight independent warps", "twelve rows are zeros", "four heads read the same keys"
+/// "Two thread blocks fit on a multiprocessor", "a warp has just eight pages", "eight independent warps", "twelve rows are zeros", "four heads read the same keys"
 #[test]
 fn a_step_fills_places_and_rows_as_the_page_says() {
     let record = committed().of_no_machine("kernels").unwrap();
@@ -226,7 +226,8 @@ fn a_step_fills_places_and_rows_as_the_page_says() {
     let group = decoding::HEADS / decoding::KV_HEADS;
     assert_eq!((group, tiles::decode::ROWS - group), (4, 12));
     let pages = tiles::decode::SPLIT / tiles::decode::PAGE;
-    assert_eq!((pages, pages), (32, WARP));
+    assert_eq!((pages, pages, pages / tiles::decode::WARPS), (32, WARP, 8));
+    assert_eq!(tiles::decode::MERGING_WARPS, 16);
     assert_eq!((1000 / tiles::decode::PAGE, 1000 % tiles::decode::PAGE), (62, 8));
 }
 

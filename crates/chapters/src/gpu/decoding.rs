@@ -62,10 +62,14 @@ pub fn blocks(keys: usize) -> usize {
     KV_HEADS * keys.div_ceil(SPLIT)
 }
 
-/// The share of the places for thread blocks that are filled, on average, if all blocks of a round begin together and `at_once` have room.
-pub fn filled(keys: usize, at_once: usize) -> f64 {
-    let blocks = blocks(keys);
-    blocks as f64 / blocks.next_multiple_of(at_once) as f64
+/// Multiprocessors that get a thread block of a text.
+pub fn at_work(keys: usize) -> usize {
+    blocks(keys).min(MULTIPROCESSORS)
+}
+
+/// The keys of the shortest text of which each multiprocessor gets a thread block, if its last split is full.
+pub fn keys_for_all() -> usize {
+    MULTIPROCESSORS.div_ceil(KV_HEADS) * SPLIT
 }
 
 /// Bytes that a thread block reads of keys and values.

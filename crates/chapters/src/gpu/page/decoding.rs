@@ -7,13 +7,13 @@ use crate::figures::{
 };
 use crate::gpu::compiled::needs;
 use crate::gpu::decoding::{
-    HEADS, KV_HEADS, LENGTHS, blocks, bytes_of_block, bytes_of_parts, bytes_of_text,
-    bytes_on_the_way, demands, filled, intensity, least_share,
+    HEADS, LENGTHS, at_work, blocks, bytes_of_block, bytes_of_parts, bytes_of_text,
+    bytes_on_the_way, demands, intensity, keys_for_all, least_share,
 };
 use crate::gpu::machine::MULTIPROCESSORS;
 use crate::output::Page;
 use anyhow::{Context, Result};
-use gpu::tiles::{decode, hopper};
+use gpu::tiles::hopper;
 use record::{Measurement, Record};
 
 pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()> {
@@ -22,8 +22,6 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()>
     let functions = needs(kernels)?;
     let split = functions.iter().find(|(_, function, _)| *function == "decode_split");
     let at_once = split.context("`decode_split` was not compiled")?.2.blocks();
-    let places = at_once * MULTIPROCESSORS;
-
     page.value("decode-tokens", integer(longest));
     page.value("decode-heads", integer(HEADS));
     page.value("decode-rows", integer(hopper::QUERIES));
@@ -31,15 +29,14 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()>
     page.value("decode-mb", fixed(bytes_of_text(longest) as f64 / 1e6, 0));
     page.value("decode-us", micros(bytes_of_text(longest) as f64 / copy));
     page.value("decode-intensity", fixed(intensity(), 0));
-    page.value("decode-places", integer(places));
-    page.value("decode-filling", integer(places / KV_HEADS * decode::SPLIT));
+    page.value("decode-filling", integer(keys_for_all()));
     let on_the_way = bytes_on_the_way(at_once);
     page.value("decode-on-the-way", integer(on_the_way >> 10));
     let of_one = copy / MULTIPROCESSORS as f64;
     page.value("decode-wait", fixed(on_the_way as f64 / of_one * 1e6, 1));
     let parts = bytes_of_parts() as f64 / bytes_of_block() as f64;
     page.value("decode-parts", percent(parts, 1));
-    lengths(page, places, copy);
+    lengths(page, copy);
     asked(page, copy, times);
     let says = "Two boxes side by side, a split each, with eight pages of keys of a text in order. The pages bear the numbers of the warps \
                 that read them, 0 to 3 and again 0 to 3. From each box an arrow leads down to four results, one for each warp, which \
@@ -52,19 +49,19 @@ fn micros(seconds: f64) -> String {
 }
 
 /// How texts of several lengths fill the machine.
-fn lengths(page: &mut Page, places: usize, copy: f64) {
+fn lengths(page: &mut Page, copy: f64) {
     let row = |&keys: &usize| {
         vec![
             integer(keys),
             integer(blocks(keys)),
-            percent(filled(keys, places), 0),
+            format!("{} of {MULTIPROCESSORS}", at_work(keys)),
             micros(bytes_of_text(keys) as f64 / copy),
         ]
     };
     let header = [
         "keys of a text",
         "thread blocks",
-        "places filled, on average",
+        "multiprocessors that get one",
         "time of a copy, µs",
     ];
     page.table("decode-lengths", &header, &LENGTHS.each_ref().map(row));
