@@ -3,17 +3,17 @@
 use super::told;
 use crate::figures::format::{fixed, integer, percent, significant};
 use crate::figures::{
-    Area, BLUE, GREEN, KEY, MUTED, TEXT, VERMILION, arrow, label, text, text_box,
+    Area, BLUE, GREEN, KEY, MUTED, TEXT, VERMILION, arrow, label, line, text, text_box,
 };
 use crate::gpu::compiled::needs;
 use crate::gpu::decoding::{
-    HEADS, LENGTHS, at_work, blocks, bytes_of_block, bytes_of_parts, bytes_of_text,
-    bytes_on_the_way, demands, intensity, keys_for_all, least_share,
+    HEADS, LENGTHS, at_work, blocks, bytes_of_block, bytes_of_key, bytes_of_parts,
+    bytes_of_text, bytes_on_the_way, demands, intensity, keys_for_all, least_share,
 };
 use crate::gpu::machine::MULTIPROCESSORS;
 use crate::output::Page;
 use anyhow::{Context, Result};
-use gpu::tiles::hopper;
+use gpu::tiles::{decode, hopper};
 use record::{Measurement, Record};
 
 pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()> {
@@ -36,11 +36,17 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()>
     page.value("decode-wait", fixed(on_the_way as f64 / of_one * 1e6, 1));
     let parts = bytes_of_parts() as f64 / bytes_of_block() as f64;
     page.value("decode-parts", percent(parts, 1));
+    page.value("decode-key-bytes", integer(bytes_of_key()));
+    page.value("decode-page-kib", integer(decode::PAGE * bytes_of_key() >> 10));
+    let demands = demands(copy);
+    page.value("decode-key-clocks", fixed(demands.slow, 0));
+    page.value("decode-load-clocks", fixed(demands.loads, 0));
+    page.value("decode-loads", significant(demands.loads / demands.slow, 2));
     lengths(page, copy);
     asked(page, copy, times);
     let says = "Two boxes side by side, a split each, with eight pages of keys of a text in order. The pages bear the numbers of the warps \
-                that read them, 0 to 3 and again 0 to 3. From each box an arrow leads down to four results, one for each warp, which \
-                are merged into one result of the split. The results of both splits are merged into the output.";
+                that read them, 0 to 3 and again 0 to 3. Lines lead from the pages to their warps, and arrows from the four warps of a box to \
+                one result of the split. The results of both splits are merged into the output.";
     page.figure("splits", ("The splits of a text", says), (640, 268), draw)
 }
 
@@ -106,12 +112,18 @@ fn draw(area: &Area) -> Result<()> {
             let at = (left + PAGE * page, 26);
             text_box(area, at, (PAGE - 2, 30), &(page % 4).to_string(), KEY)?;
         }
-        for warp in 0..4 {
-            let x = left + WIDTH / 8 + WIDTH / 4 * warp;
-            arrow(area, &[(x, 62), (x, 88)], MUTED)?;
-            text_box(area, (x - 28, 92), (56, 28), &format!("warp {warp}"), GREEN)?;
+        let of_warp = |warp: i32| left + WIDTH / 8 + WIDTH / 4 * warp;
+        for page in 0..8 {
+            let from = (left + PAGE * page + PAGE / 2 - 1, 58);
+            line(area, &[from, (of_warp(page % 4), 92)], MUTED)?;
+        }
+        for x in (0..4).map(of_warp) {
+            text_box(area, (x - 28, 92), (56, 28), "", GREEN)?;
             let end = left + WIDTH / 2 + (x - left - WIDTH / 2) / 4;
             arrow(area, &[(x, 122), (end, 156)], MUTED)?;
+        }
+        for warp in 0..4 {
+            label(area, (of_warp(warp), 106), &format!("warp {warp}"), TEXT)?;
         }
         text_box(area, (left + WIDTH / 2 - 60, 160), (120, 28), "of the split", BLUE)?;
         let x = left + WIDTH / 2;
