@@ -621,7 +621,7 @@ class TheSuite(unittest.TestCase):
         readme = (HERE / "README.md").read_text(encoding="utf-8")
         code = readme.split("```python\n")[1].split("```")[0]
         without_faults = readme.split("```python\n")[2].split("```")[0]
-        shown = readme.split("```text\n")[1].split("```")[0].splitlines()
+        shown, whole = (readme.split("```text\n")[i].split("```")[0].splitlines() for i in (1, 2))
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "my_attention.py"
             path.write_text(code, encoding="utf-8")
@@ -630,9 +630,11 @@ class TheSuite(unittest.TestCase):
             path.write_text(code.replace(", 1)\n", ", 1 + k.shape[1] - q.shape[1])\n"), encoding="utf-8")
             mended = check.check_file(str(path))
             path.write_text(without_faults, encoding="utf-8")
-            self.assertEqual(check.check_file(str(path)).status, 0)
+            right = check.check_file(str(path))
+            self.assertEqual(right.status, 0)
         # The second line has versions.
-        self.assertEqual(printed[:1] + printed[2:], shown[:1] + shown[2:])
+        for printed, shown in ((printed, shown), (str(right).splitlines(), whole)):
+            self.assertEqual(printed[:1] + printed[2:], shown[:1] + shown[2:])
         self.assertEqual(set(mended.faults), {"empty-row-nan", "hidden-nan"})
         self.assertEqual(mended.counts["broken"], 2)
         self.assertFalse(mended.passes_but_for("empty-row-nan", "hidden-nan"), "two cases end in an error")

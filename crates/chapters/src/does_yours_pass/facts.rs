@@ -102,7 +102,7 @@ impl Suite {
 }
 
 /// The example of `suite/README.md`: a program in Python, what the suite says of it, and the program without its faults.
-pub fn example() -> Result<[String; 3]> {
+pub fn example() -> Result<[String; 4]> {
     let readme = fs::read_to_string(folder().join("README.md"))?;
     let block = |language: &str, number: usize| {
         let rest = readme.split(&format!("```{language}\n")).nth(number);
@@ -111,7 +111,7 @@ pub fn example() -> Result<[String; 3]> {
             format!("suite/README.md has no block {number} of {language}")
         })
     };
-    Ok([block("python", 1)?, block("text", 1)?, block("python", 2)?])
+    Ok([block("python", 1)?, block("text", 1)?, block("python", 2)?, block("text", 2)?])
 }
 
 /// Reads what the candidates got.

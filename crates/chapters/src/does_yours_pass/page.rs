@@ -13,8 +13,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("planted", suite.faults.len().to_string());
     page.value("groups", suite.groups.len().to_string());
     page.value("of-attention", suite.of_attention.len().to_string());
-    let [program, output, mended] = facts::example()?;
+    let [program, output, mended, report] = facts::example()?;
     page.file("mended.txt", mended);
+    page.file("report.txt", report);
     page.file("program.txt", program);
     page.file("output.txt", output);
     page.value("plain", suite.shown_by(&["plain"]).to_string());
