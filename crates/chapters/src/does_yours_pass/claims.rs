@@ -23,7 +23,7 @@ fn a_plain_comparison_shows_few_of_the_faults() {
 /// The program has one fault: that of the page's example. Its output says so.
 #[test]
 fn the_program_of_the_page_has_the_fault_of_its_example() {
-    let [program, output, _] = super::facts::example().unwrap();
+    let [program, output, ..] = super::facts::example().unwrap();
     assert!(program.contains("np.triu(np.full(scores.shape[1:], -np.inf), 1)"));
     assert!(output.contains("HAS IT: causal-top-left"), "{output}");
     assert_eq!(output.matches("HAS IT").count(), 1);

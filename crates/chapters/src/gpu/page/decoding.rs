@@ -37,7 +37,7 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()>
     let parts = bytes_of_parts() as f64 / bytes_of_block() as f64;
     page.value("decode-parts", percent(parts, 1));
     page.value("decode-key-bytes", integer(bytes_of_key()));
-    page.value("decode-page-kib", integer(decode::PAGE * bytes_of_key() >> 10));
+    page.value("decode-page-kib", integer((decode::PAGE * bytes_of_key()) >> 10));
     let demands = demands(copy);
     page.value("decode-key-clocks", fixed(demands.slow, 0));
     page.value("decode-load-clocks", fixed(demands.loads, 0));
