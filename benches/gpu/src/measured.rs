@@ -52,8 +52,8 @@ pub struct MeasuredCell {
 }
 
 impl MeasuredCell {
-    /// The speeds in one line, as parts of the roof, too: with clock and power where these are known: "n = 512: tiled 8.1
-    /// (12 %, 1755 MHz, 400 W), torch-math 4.0 (6 %, 1980 MHz, 350 W) TFLOP/s". What decoding waits for is bytes, and its roof is that of copies.
+    /// The speeds in one line, as parts of the roof, with clock and power where these are known: "n = 512: tiled 8.1 (12 %, 1755 MHz,
+    /// 400 W), torch-math 4.0 (6 %, 1980 MHz, 350 W) TFLOP/s". What decoding waits for is bytes, and its roof is that of copies.
     pub fn line(&self, roofs: &Roofs) -> String {
         let (work, roof, unit) = if self.cell.pass == Pass::Decoding {
             (self.cell.bytes() / 1e9, Some(roofs.copy / 1e9), "GB/s")
