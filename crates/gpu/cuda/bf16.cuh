@@ -10,6 +10,10 @@ __device__ inline unsigned pack_bf16(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
+
+// The two numbers of a pair.
+__device__ inline float low_of(unsigned pair) { return __uint_as_float(pair << 16); }
+__device__ inline float high_of(unsigned pair) { return __uint_as_float(pair & 0xffff0000u); }
 #else
 #include "host/bf16.h"
 #endif

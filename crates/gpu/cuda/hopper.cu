@@ -10,8 +10,7 @@
 //
 // `scale` must be positive: the largest score is sought before it is scaled.
 
-#include "common.cuh"
-#include "hopper.cuh"
+#include "hopper_tiles.cuh"
 
 constexpr int CONSUMERS = D == 128 ? 2 : 3; // warpgroups, beside the producer
 constexpr int QUERIES = 64 * CONSUMERS;     // rows of a block
@@ -25,20 +24,11 @@ constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int PRODUCER_REGISTERS = D == 128 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = D == 128 ? 240 : 160;
 
-// A row in shared memory is 64 columns, what a swizzle spans; 128 are two such parts.
-template <int rows> struct Tile {
-    Bf16 part[D / 64][rows][64];
-};
-
 struct Shared {
     Tile<QUERIES> q;
     Tile<KEYS> k[STAGES], v[STAGES];
     Barrier q_full, k_full[STAGES], v_full[STAGES], k_empty[STAGES], v_empty[STAGES];
 };
-// The swizzle is that of addresses, so its pattern of 1024 bytes must begin where a tile does.
-static_assert(sizeof(Tile<QUERIES>) % SWIZZLED_ROWS == 0 && sizeof(Tile<KEYS>) % SWIZZLED_ROWS == 0,
-              "a tile is a whole number of patterns");
-
 extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int(sizeof(Shared))};
 extern "C" __constant__ int attention_forward_boxes[2] = {QUERIES, KEYS};
 
@@ -50,84 +40,25 @@ struct Work {
     __device__ int first_key(int t) const { return (tiles - 1 - t) * KEYS; }
 };
 
-// ANCHOR: ring
-// Tile number t of a sequence is in stage t mod STAGES, which it is the (t / STAGES)-th to use.
-// The phases of the stage's barriers count just that, so their parity follows from t.
-__device__ int stage(int t) { return t % STAGES; }
-__device__ unsigned parity(int t) { return t / STAGES % 2; }
-
-// A consumer waits until the tile is there; the producer until the stage's previous tile was used.
-// The first tile of a stage follows none: the phase before a barrier's first counts as over.
-__device__ void wait_full(Barrier (&full)[STAGES], int t) {
-    mbarrier_wait(full[stage(t)], parity(t));
-}
-__device__ void wait_empty(Barrier (&empty)[STAGES], int t) {
-    mbarrier_wait(empty[stage(t)], parity(t) ^ 1);
-}
-
-// A warp has no more use for the tile. Its lanes have all waited for their products.
-__device__ void release(Barrier (&empty)[STAGES], int t) {
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(empty[stage(t)]);
-}
-// ANCHOR_END: ring
-
 // ANCHOR: producer
-// A tile, from row `first` of the head on; `full` learns of its bytes as they come.
-template <int rows>
-__device__ void load(Tile<rows>& tile, const TensorMap& map, Barrier& full, int first, int head) {
-    mbarrier_arrive_expecting(full, sizeof(tile));
-    for (int c = 0; c < D / 64; ++c)
-        tma_load(tile.part[c], map, full, 64 * c, first, head);
-}
-
 // The keys run one tile ahead of the values, because the scores do.
 __device__ void produce(Shared& shared, const TensorMap& q, const TensorMap& k, const TensorMap& v,
                         const Work& work) {
-    load(shared.q, q, shared.q_full, work.first_query, work.head);
+    load<QUERIES>(shared.q, q, shared.q_full, work.first_query, work.head);
     for (int t = 0; t <= work.tiles; ++t) {
         if (t < work.tiles) {
-            const int i = stage(t);
+            const int i = t % STAGES;
             wait_empty(shared.k_empty, t);
-            load(shared.k[i], k, shared.k_full[i], work.first_key(t), work.head);
+            load<KEYS>(shared.k[i], k, shared.k_full[i], work.first_key(t), work.head);
         }
         if (t > 0) {
-            const int i = stage(t - 1);
+            const int i = (t - 1) % STAGES;
             wait_empty(shared.v_empty, t - 1);
-            load(shared.v[i], v, shared.v_full[i], work.first_key(t - 1), work.head);
+            load<KEYS>(shared.v[i], v, shared.v_full[i], work.first_key(t - 1), work.head);
         }
     }
 }
 // ANCHOR_END: producer
-
-// ANCHOR: products
-// Begins S (64, KEYS) = Q Kᵀ: 16 columns of Q and K a product.
-__device__ void begin_scores(float (&s)[KEYS / 2], const Tile<QUERIES>& q, int first_row,
-                             const Tile<KEYS>& k) {
-    const auto q_rows = descriptor(&q.part[0][first_row]), keys = descriptor(&k);
-    pin(s);
-    wgmma_fence();
-#pragma unroll
-    for (int c = 0; c < D; c += 16) {
-        const int within = c % 64 * int(sizeof(Bf16));
-        wgmma(s, advance(q_rows, c / 64 * int(sizeof(q.part[0])) + within),
-              advance(keys, c / 64 * int(sizeof(k.part[0])) + within), c > 0);
-    }
-    wgmma_commit();
-}
-
-// Begins O (64, D) += A V: 16 keys a product.
-__device__ void begin_output(float (&o)[D / 2], unsigned (&weights)[KEYS / 16][4],
-                             const Tile<KEYS>& v) {
-    const auto values = descriptor(&v, sizeof(v.part[0]));
-    pin(o);
-    pin(weights);
-    wgmma_fence();
-#pragma unroll
-    for (int j = 0; j < KEYS / 16; ++j)
-        wgmma(o, weights[j], advance(values, j * 16 * SWIZZLED_ROW));
-    wgmma_commit();
-}
-// ANCHOR_END: products
 
 // What the online softmax carries from tile to tile, for the thread's two rows.
 struct Rows {
@@ -170,12 +101,6 @@ __device__ void correct(float (&o)[D / 2], const Rows& rows) {
     for (int i = 0; i < D / 2; ++i) o[i] *= rows.correction[i / 2 % 2];
 }
 
-// The weights as the left factor of the next product: no lane needs anything of another.
-__device__ void to_bf16(unsigned (&weights)[KEYS / 16][4], const float (&s)[KEYS / 2]) {
-#pragma unroll
-    for (int i = 0; i < KEYS / 4; ++i) weights[i / 4][i % 4] = pack_bf16(s[2 * i], s[2 * i + 1]);
-}
-
 // ANCHOR: turns
 // The consumers begin their products in turns, so that while one has the tensor cores the others
 // compute their softmax. Barrier 1 + c is consumer c's turn: the one before it arrives, it waits.
@@ -206,7 +131,7 @@ struct Consumer {
     __device__ void first() {
         mbarrier_wait(shared.q_full, 0);
         expect_keys(0);
-        begin_scores(s, shared.q, 64 * number, shared.k[0]);
+        begin_product(s, shared.q, 64 * number, shared.k[0]);
         wgmma_wait<0>();
         pin(s);
         release(shared.k_empty, 0);
@@ -225,9 +150,9 @@ struct Consumer {
     // scores alone, and runs while the tensor cores are at the output.
     template <bool masked> __device__ void step(int t) {
         wait_for_turn(number);
-        begin_scores(s, shared.q, 64 * number, shared.k[stage(t)]);
+        begin_product(s, shared.q, 64 * number, shared.k[t % STAGES]);
         wait_full(shared.v_full, t - 1);
-        begin_output(o, weights, shared.v[stage(t - 1)]);
+        begin_sum(o, weights, shared.v[(t - 1) % STAGES]);
         pass_turn(number);
 
         wgmma_wait<1>(); // the scores are there
@@ -249,7 +174,7 @@ struct Consumer {
     // The output of the last tile.
     __device__ void last() {
         wait_full(shared.v_full, work.tiles - 1);
-        begin_output(o, weights, shared.v[stage(work.tiles - 1)]);
+        begin_sum(o, weights, shared.v[(work.tiles - 1) % STAGES]);
         wgmma_wait<0>();
         pin(o);
     }
@@ -267,40 +192,25 @@ struct Consumer {
     }
 };
 
-// A warp's 16 rows, divided by their sums, through the place of their queries, which no thread
-// reads any more, so that 16 bytes a lane go out, whole rows by neighbouring lanes.
+// A warp's 16 rows, divided by their sums, through the place of their queries.
 __device__ void store(Consumer& consumer, Bf16* output, float* lse, int n_q) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int first_row = 64 * consumer.number + 16 * warp; // of the warp, in the block's tile
     const int first_query = consumer.work.first_query + first_row;
-    output = head_of(output, consumer.work.head, n_q), lse += size_t(consumer.work.head) * n_q;
-    auto& part = consumer.shared.q.part;
-    // The last product of a warpgroup reads the queries of all of its warps.
-    named_barrier_sync(1 + CONSUMERS + consumer.number, 128);
+    lse += size_t(consumer.work.head) * n_q;
+    float inverse[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const int g = 8 * half + lane / 4, i = first_query + g;
+        const int i = first_query + 8 * half + lane / 4;
         const float sum = sum_of_lanes<4>(consumer.rows.sum[half]);
-        const float inverse = sum > 0 ? 1 / sum : 0;
-#pragma unroll
-        for (int j = 0; j < D / 8; ++j) {
-            const float* pair = &consumer.o[4 * j + 2 * half];
-            Bf16* chunk = &part[j / 8][first_row + g][8 * swizzled(g, j % 8)];
-            reinterpret_cast<unsigned*>(chunk)[lane % 4] =
-                pack_bf16(inverse * pair[0], inverse * pair[1]);
-        }
+        inverse[half] = sum > 0 ? 1 / sum : 0;
         if (lane % 4 == 0 && i < n_q)
             lse[i] = LN_2 * (consumer.scale * consumer.rows.m[half] + log2f(sum));
     }
-    __syncwarp(); // the rows are there
-#pragma unroll
-    for (int entry = lane; entry < 16 * D / 8; entry += 32) {
-        const int row = entry / (D / 8), j = entry % (D / 8), i = first_query + row;
-        const Bf16* chunk = &part[j / 8][first_row + row][8 * swizzled(row, j % 8)];
-        if (i < n_q)
-            reinterpret_cast<uint4*>(output)[size_t(i) * (D / 8) + j] =
-                *reinterpret_cast<const uint4*>(chunk);
-    }
+    // The last product of a warpgroup reads the queries of all of its warps.
+    named_barrier_sync(1 + CONSUMERS + consumer.number, 128);
+    store_rows(consumer.o, inverse, consumer.shared.q, first_row,
+               head_of(output, consumer.work.head, n_q), first_query, n_q);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

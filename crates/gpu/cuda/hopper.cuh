@@ -1,4 +1,4 @@
-// The instructions of kernel 4, one small function each: barriers that count bytes, bulk copies
+// The instructions of kernels 4 and 7, one small function each: barriers that count bytes, bulk copies
 // of tensors (TMA), matrix products of a warpgroup (wgmma), and registers that change hands. They
 // are Hopper's alone, and compile for sm_90a only. The PTX ISA defines them, under the names that
 // the functions quote; for wgmma see "Asynchronous Warpgroup Level Matrix Multiply-Accumulate".
@@ -97,6 +97,15 @@ __device__ inline void tma_load(void* shared, const TensorMap& map, Barrier& bar
                    "r"(x), "r"(y), "r"(z) : "memory");
 }
 
+// Sends `bytes`, a multiple of 16, on their way into shared memory, in the same manner. Both places
+// are on 16 bytes.
+__device__ inline void bulk_load(void* shared, const void* from, unsigned bytes, Barrier& barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" //
+                 ::"r"(shared_address(shared)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
+                   "r"(shared_address(&barrier)) : "memory");
+}
+
 // The warpgroup gives registers back to the block's pool, or takes some (and waits until they are
 // there): from now on each of its threads has `count`, a multiple of 8 from 24 to 256.
 template <int count> __device__ void keep_registers() {
@@ -167,15 +176,23 @@ template <int rows, int count> __device__ void pin(unsigned (&registers)[rows][c
 // Of A (64, 16) it has, as pairs of bf16, a[0], a[1]: rows g and g + 8, columns 2t and 2t + 1,
 // and a[2], a[3]: the same, eight columns on. Two neighbouring eights of a D make just such an A.
 
-// D (64, 128) += A B, or, if not `accumulate`, D = A B. A (64, 16) and B (16, 128) lie in shared
-// memory, both with the 16 along the rows of 128 bytes ("K-major"): B is a tile of 128 keys as it
-// is.
+// D (64, n) += A B, or, if not `accumulate`, D = A B. A (64, 16) and B (16, n) lie in shared
+// memory, both with the 16 along the rows of 128 bytes ("K-major"): B is a tile of n rows as it is.
 __device__ inline void wgmma(float (&d)[64], unsigned long long a, unsigned long long b,
                              bool accumulate) {
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %66, 0;\n"
                  " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" PLACES_64 "},"
                  " %64, %65, p, 1, 1, 0, 0;\n}" // neither factor negated, neither transposed
                  : REGISTERS_32(d, 0), REGISTERS_32(d, 32)
+                 : "l"(a), "l"(b), "r"(int(accumulate)));
+}
+
+__device__ inline void wgmma(float (&d)[32], unsigned long long a, unsigned long long b,
+                             bool accumulate) {
+    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %34, 0;\n"
+                 " wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" PLACES_32 "},"
+                 " %32, %33, p, 1, 1, 0, 0;\n}"
+                 : REGISTERS_32(d, 0)
                  : "l"(a), "l"(b), "r"(int(accumulate)));
 }
 

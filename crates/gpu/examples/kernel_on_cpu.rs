@@ -15,7 +15,7 @@ const USAGE: &str = "\
 usage: kernel_on_cpu [--kernel NAME] [--n-q N] [--n-k N] [--d N] [--heads N] [--causal] [--seed N]
                      [--races | --addresses | --without-barrier NUMBER]
 
-  --kernel           naive, tiled, registers, tensor_cores, hopper, or backward (tiled)
+  --kernel           naive, tiled, registers, tensor_cores, hopper, backward, decode, or backward_hopper (tiled)
   --n-q              queries (100)
   --n-k              keys; as many as queries if not given
   --d                the width of a head (64)

@@ -1,6 +1,6 @@
 //! The backward pass on a GPU: matrices in, matrices out.
 
-use crate::programs::{BACKWARD, D_K, D_OUTPUT, D_Q, D_V};
+use crate::programs::{D_K, D_OUTPUT, D_Q, D_V};
 use attention::AttentionGradients;
 use attention::cuda::{Gpu, OnGpu, Program, Result, Tensor};
 use attention::engine::{Engine, wrong_value};
@@ -22,6 +22,7 @@ use std::sync::Arc;
 /// device doesn't compute, or as [`Gpu::forward`].
 pub fn backward<'g>(
     gpu: &Gpu,
+    program: Program,
     inputs: &Inputs<f32>,
     forward: &FlashOutput<f32>,
     grad_output: impl Into<DMatrixView<'g, f32>>,
@@ -38,7 +39,7 @@ pub fn backward<'g>(
         (Tensor::LSE, forward.log_sum_exp.as_view()),
         (D_OUTPUT, grad_output),
     ];
-    let tensors = gpu.run(BACKWARD, inputs, &others)?;
+    let tensors = gpu.run(program, inputs, &others)?;
     Ok(AttentionGradients {
         q: tensors.read_matrix(D_Q)?,
         k: tensors.read_matrix(D_K)?,
@@ -52,12 +53,13 @@ pub fn backward<'g>(
 pub struct OnGpuWithBackward {
     gpu: Arc<Gpu>,
     forward: OnGpu,
+    backward: Program,
 }
 
 impl OnGpuWithBackward {
-    /// Returns the engine that runs this kernel forward, and [`BACKWARD`] for the gradients.
-    pub fn new(gpu: Arc<Gpu>, forward: Program) -> Self {
-        OnGpuWithBackward { forward: OnGpu::new(gpu.clone(), forward), gpu }
+    /// Returns the engine that runs one kernel forward, and another for the gradients: [`BACKWARD`](crate::BACKWARD), say.
+    pub fn new(gpu: Arc<Gpu>, forward: Program, backward: Program) -> Self {
+        OnGpuWithBackward { forward: OnGpu::new(gpu.clone(), forward), gpu, backward }
     }
 }
 
@@ -72,6 +74,6 @@ impl Engine<f32> for OnGpuWithBackward {
         forward: &FlashOutput<f32>,
         grad_output: DMatrixView<f32>,
     ) -> attention::Result<AttentionGradients<f32>> {
-        Ok(backward(&self.gpu, inputs, forward, grad_output)?)
+        Ok(backward(&self.gpu, self.backward, inputs, forward, grad_output)?)
     }
 }

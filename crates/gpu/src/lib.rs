@@ -9,7 +9,7 @@
 //! let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(2)?;
 //! let gpu = Gpu::open()?;
 //! let forward = gpu.forward(gpu::REGISTERS, &inputs)?;
-//! let gradients = gpu::backward(&gpu, &inputs, &forward, &forward.output)?; // of the loss ½ Σ output²
+//! let gradients = gpu::backward(&gpu, gpu::BACKWARD, &inputs, &forward, &forward.output)?; // of the loss ½ Σ output²
 //! assert_eq!(gradients.q.shape(), x.shape());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -40,7 +40,7 @@ pub use pages::Paged;
 pub use precision::Precision;
 #[cfg(feature = "cuda")]
 pub use programs::{
-    ALL, BACKWARD, D_K, D_OUTPUT, D_Q, D_V, DECODE, HOPPER, K_PAGES, LENGTHS, PAGE_TABLE,
+    ALL, BACKWARD, BACKWARD_HOPPER, D_K, D_OUTPUT, D_Q, D_V, DECODE, HOPPER, K_PAGES, LENGTHS, PAGE_TABLE,
     REGISTERS, SM_80, SM_90, SM_90A, TENSOR_CORES, V_PAGES, architectures, declarations,
-    hopper_boxes, program,
+    hopper_boxes, is_backward, program,
 };

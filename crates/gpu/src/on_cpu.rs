@@ -8,7 +8,7 @@ mod race;
 pub use data::{Data, bound};
 pub use race::Race;
 
-use crate::{BACKWARD, DECODE, Precision, declarations};
+use crate::{DECODE, Precision, declarations, is_backward};
 use attention::cuda::{Program, Variant};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -115,6 +115,7 @@ impl OnCpu {
             "naive" => "run_naive.cpp",
             "hopper" => "run_hopper.cpp",
             "backward" => "run_backward.cpp",
+            "backward_hopper" => "run_backward_hopper.cpp",
             "decode" => "run_decode.cpp",
             _ => "run_forward.cpp",
         };
@@ -182,11 +183,11 @@ impl OnCpu {
         arguments: [&[f32]; 6],
         choices: Choices,
     ) -> Result<[Vec<f32>; 3], Failure> {
-        let gradients = Precision::F32.decode(&self.run(
-            sizes,
-            Precision::F32.encode(&arguments.concat()),
-            choices,
-        )?);
+        let precision = Precision::of(self.program);
+        let [matrices @ .., lse] = arguments;
+        let input =
+            [precision.encode(&matrices.concat()), Precision::F32.encode(lse)].concat();
+        let gradients = precision.decode(&self.run(sizes, input, choices)?);
         let kv_heads = sizes.heads / self.group;
         let [n_q, n_k] = [(sizes.heads, sizes.n_q), (kv_heads, sizes.n_k)]
             .map(|(h, n)| h * n * self.d);
@@ -247,7 +248,7 @@ fn compile_with_fibers(
 
 /// Returns the error of each result, in words.
 pub fn lines(program: Program, errors: &[f64]) -> Vec<String> {
-    let names: &[&str] = if program == BACKWARD {
+    let names: &[&str] = if is_backward(program) {
         &["gradient of q", "gradient of k", "gradient of v"]
     } else {
         &["output", "log-sum-exp"]

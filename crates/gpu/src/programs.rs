@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // each program is a promise, and so is the description of a tensor
 
 use crate::precision::{BF16, Precision};
+use crate::tiles::backward_hopper::BOX;
 use crate::tiles::decode::{PAGE, ROWS, SPLIT};
 use attention::cuda::Parameter::{KeyCount, Map, QueryCount, Reads, Scale, Writes};
 use attention::cuda::{
@@ -10,7 +11,7 @@ use attention::cuda::{
 };
 use cudarc::driver::sys;
 
-// SAFETY, of all five: the tests compile these programs with the declarations of their lists, and run them on a CPU with every access
+// SAFETY, of all six: the tests compile these programs with the declarations of their lists, and run them on a CPU with every access
 // watched, at each head dimension, full and causal, and at lengths around the edges of their tiles; and on a GPU beside the definition.
 /// Blocks of scores and of the output in registers, and copies that nothing waits for.
 pub const REGISTERS: Program = unsafe { Program::new(REGISTERS_SOURCE) };
@@ -20,12 +21,14 @@ pub const TENSOR_CORES: Program = unsafe { Program::new(TENSOR_CORES_SOURCE) };
 pub const HOPPER: Program = unsafe { Program::new(HOPPER_SOURCE) };
 /// The gradients of queries, keys and values.
 pub const BACKWARD: Program = unsafe { Program::new(BACKWARD_SOURCE) };
+/// The gradients on tensor cores, with Hopper's own instructions.
+pub const BACKWARD_HOPPER: Program = unsafe { Program::new(BACKWARD_HOPPER_SOURCE) };
 /// A few queries against keys and values in pages.
 pub const DECODE: Program = unsafe { Program::new(DECODE_SOURCE) };
 
-/// The forward kernels from the slowest to the fastest, then the backward pass, then decoding.
-pub const ALL: [Program; 7] =
-    [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER, BACKWARD, DECODE];
+/// The forward kernels from the slowest to the fastest, then the backward pass, decoding, and the backward pass on tensor cores.
+pub const ALL: [Program; 8] =
+    [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER, BACKWARD, DECODE, BACKWARD_HOPPER];
 
 /// Returns the program of this name.
 ///
@@ -42,6 +45,15 @@ pub fn program(name: &str) -> Result<Program, String> {
         let names = ALL.map(|program| program.source().name).join(", ");
         format!("no kernel is called `{name}`: the kernels are {names}")
     })
+}
+
+/// Returns true if the program computes gradients.
+///
+/// ```
+/// assert!(gpu::is_backward(gpu::BACKWARD) && !gpu::is_backward(gpu::HOPPER));
+/// ```
+pub fn is_backward(program: Program) -> bool {
+    program.tensors().contains(&(D_Q, true))
 }
 
 /// Ampere: bf16 on tensor cores, asynchronous copies.
@@ -105,6 +117,8 @@ pub const D_K: Tensor = Tensor { name: "d_k", size: Size::Keys };
 pub const D_V: Tensor = Tensor { name: "d_v", size: Size::Keys };
 /// rowsum(dO ⊙ O)
 const DELTA: Tensor = Tensor { name: "delta", size: Size::Rows };
+/// The log-sum-exp of each query, in powers of two, and its delta, for 64 queries after another.
+const NUMBERS: Tensor = Tensor { name: "numbers", size: NUMBERS_OF_TILES };
 
 /// The keys, in pages.
 pub const K_PAGES: Tensor = Tensor { name: "k_pages", size: PAGES };
@@ -151,6 +165,13 @@ const ROWS_OF_PARTS: Size = Size::Other(&OtherSize {
     below: None,
 });
 
+const NUMBERS_OF_TILES: Size = Size::Other(&OtherSize {
+    sizes: |shape| [shape.heads, shape.n_q.div_ceil(BOX) * BOX, 2],
+    formula: "heads · ⌈n_q / 64⌉ · 64 · 2",
+    numbers: Some(Numbers::F32),
+    below: None,
+});
+
 /// Pages of a head.
 fn pages(shape: Shape) -> usize {
     shape.n_k.div_ceil(PAGE)
@@ -189,7 +210,12 @@ const TENSOR_CORES_SOURCE: &Source = &Source {
 const HOPPER_SOURCE: &Source = &Source {
     name: "hopper",
     text: include_str!("../cuda/hopper.cu"),
-    headers: &[COMMON, BF16_HEADER, ("hopper.cuh", include_str!("../cuda/hopper.cuh"))],
+    headers: &[
+        COMMON,
+        BF16_HEADER,
+        ("hopper.cuh", include_str!("../cuda/hopper.cuh")),
+        ("hopper_tiles.cuh", include_str!("../cuda/hopper_tiles.cuh")),
+    ],
     functions: &[Function(
         "attention_forward",
         &[
@@ -250,6 +276,54 @@ const BACKWARD_SOURCE: &Source = &Source {
     ..*TILED.source()
 };
 
+const BACKWARD_HOPPER_SOURCE: &Source = &Source {
+    name: "backward_hopper",
+    text: include_str!("../cuda/backward_hopper.cu"),
+    functions: &[
+        Function(
+            "backward_delta",
+            &[
+                Reads(OUTPUT),
+                Reads(D_OUTPUT),
+                Reads(LSE),
+                Writes(NUMBERS),
+                QueryCount,
+            ],
+        ),
+        Function(
+            "backward_keys",
+            &[
+                Map(Q, map_of_rows),
+                Map(K, map_of_rows),
+                Map(V, map_of_rows),
+                Map(D_OUTPUT, map_of_rows),
+                Reads(NUMBERS),
+                Writes(D_K),
+                Writes(D_V),
+                QueryCount,
+                KeyCount,
+                Scale,
+            ],
+        ),
+        Function(
+            "backward_queries",
+            &[
+                Map(Q, map_of_rows),
+                Map(K, map_of_rows),
+                Map(V, map_of_rows),
+                Map(D_OUTPUT, map_of_rows),
+                Reads(NUMBERS),
+                Writes(D_Q),
+                QueryCount,
+                KeyCount,
+                Scale,
+            ],
+        ),
+    ],
+    takes_rules: true,
+    ..*HOPPER_SOURCE
+};
+
 const DECODE_SOURCE: &Source = &Source {
     name: "decode",
     text: include_str!("../cuda/decode.cu"),
@@ -298,6 +372,10 @@ fn map_of_queries(address: u64, sizes: [usize; 3]) -> Result<[u64; 16]> {
 
 fn map_of_keys(address: u64, sizes: [usize; 3]) -> Result<[u64; 16]> {
     tensor_map(address, sizes, hopper_boxes(sizes[2])[1])
+}
+
+fn map_of_rows(address: u64, sizes: [usize; 3]) -> Result<[u64; 16]> {
+    tensor_map(address, sizes, BOX as u32)
 }
 
 /// The description by which Hopper's copy engine finds boxes of a tensor in bf16 with these sizes, (heads, n, d). Boxes have 64

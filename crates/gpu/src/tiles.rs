@@ -88,4 +88,17 @@ tiles! {
         /// Warps of a block that merges splits.
         MERGING_WARPS = 16, "MERGING_WARPS";
     }
+    /// Kernel 7.
+    backward_hopper {
+        /// Warpgroups beside the producer.
+        CONSUMERS = 2, "CONSUMERS";
+        /// Rows that a block keeps.
+        STAYING = 128, "STAYING";
+        /// Rows that the copy engine brings at once, and queries whose numbers lie together.
+        BOX = 64, "BOX";
+        /// Queries of a tile that passes.
+        QUERIES = 64, "Shared<true>::PASSING";
+        /// Keys of a tile that passes.
+        KEYS = 128, "Shared<false>::PASSING";
+    }
 }

@@ -16,7 +16,7 @@ use nalgebra::DMatrix;
 use std::io::Write;
 
 /// The most registers that a thread of each function may need. None may spill.
-const BUDGETS: [(&str, &str, u32); 12] = [
+const BUDGETS: [(&str, &str, u32); 15] = [
     ("naive", "scores", 64),
     ("naive", "softmax", 64),
     ("naive", "weigh", 64),
@@ -29,6 +29,9 @@ const BUDGETS: [(&str, &str, u32); 12] = [
     ("backward", "backward_queries", 168),
     ("decode", "decode_split", 168),
     ("decode", "decode_merge", 64),
+    ("backward_hopper", "backward_delta", 64),
+    ("backward_hopper", "backward_keys", 168),
+    ("backward_hopper", "backward_queries", 168),
 ];
 
 fn budget(program: Program, function: &str) -> u32 {

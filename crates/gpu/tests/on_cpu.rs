@@ -7,7 +7,7 @@ use attention::engine::{Engine as _, Tiled};
 use attention::flash::Inputs;
 use attention::{Mask, ScoreRule, score_rule::DistanceBuckets};
 use gpu::on_cpu::{self, Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
-use gpu::{ALL, BACKWARD, DECODE, HOPPER, Precision, REGISTERS, TENSOR_CORES, tiles};
+use gpu::{ALL, BACKWARD, BACKWARD_HOPPER, DECODE, HOPPER, Precision, REGISTERS, TENSOR_CORES, tiles};
 use nalgebra::DMatrix;
 use rand::{RngExt as _, SeedableRng, rngs::ChaCha8Rng};
 
@@ -239,6 +239,7 @@ on_cpu! {
     hopper: HOPPER;
     backward: BACKWARD;
     decode: DECODE;
+    backward_hopper: BACKWARD_HOPPER;
 }
 
 /// From (n, heads · d) to (heads, n, d), by rows.

@@ -28,3 +28,6 @@ inline unsigned pair(Bf16 low, Bf16 high) { return low | unsigned(high) << 16; }
 inline unsigned pack_bf16(float low, float high) {
     return host::pair(host::to_bf16(low), host::to_bf16(high));
 }
+
+inline float low_of(unsigned pair) { return host::from_bf16(Bf16(pair)); }
+inline float high_of(unsigned pair) { return host::from_bf16(Bf16(pair >> 16)); }

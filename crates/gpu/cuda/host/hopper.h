@@ -47,6 +47,12 @@ struct alignas(64) TensorMap {
     int box[2];           // elements; 1 in the third
 };
 
+// The map of a tensor (heads, n, D), of which a copy takes 64 columns and `rows` rows at a time.
+inline TensorMap tensor_map(const Bf16* data, int heads, int n, int rows) {
+    const long long row = D * sizeof(Bf16);
+    return {data, {D, n, heads}, {row, n * row}, {64, rows}};
+}
+
 // ---- one lane of a warp -----------------------------------------------------------------------
 
 inline bool elect() {
@@ -107,11 +113,12 @@ UNWATCHED inline void complete(Mbarrier& mbarrier, int bytes) {
 // ---- bulk copies ------------------------------------------------------------------------------
 
 struct Copy {
-    TensorMap map;
+    TensorMap map; // or, of `bytes` as they are, only its data
     char* to;
     Mbarrier* mbarrier = nullptr; // while it is under way
     unsigned block;
     int x, y, z;
+    int bytes;
     char tag; // what the thread that asked for it had done
 };
 
@@ -145,29 +152,22 @@ inline void write_box(const TensorMap& map, char* to, int x, int y, int z) {
         }
 }
 
-inline UNWATCHED int box_bytes(const TensorMap& map) {
-    return map.box[0] * map.box[1] * int(sizeof(Bf16));
-}
-
 inline UNWATCHED void perform(Copy& wanted) {
     demand(wanted.block == block_number, "a block has ended while a copy into it was under way");
     Mbarrier& mbarrier = *wanted.mbarrier;
     acquire(&wanted.tag);
-    write_box(wanted.map, wanted.to, wanted.x, wanted.y, wanted.z);
+    if (wanted.map.box[0] > 0) write_box(wanted.map, wanted.to, wanted.x, wanted.y, wanted.z);
+    else std::memcpy(wanted.to, wanted.map.data, wanted.bytes);
     wanted.mbarrier = nullptr;
-    complete(mbarrier, box_bytes(wanted.map));
+    complete(mbarrier, wanted.bytes);
 }
 
-inline UNWATCHED void ask(const TensorMap& map, void* to, Mbarrier& mbarrier, int x, int y, int z) {
-    demand(map.box[0] * sizeof(Bf16) == 128, "an emulated copy has rows of 128 bytes");
-    demand(map.box[1] >= 1 && map.box[1] <= 256, "a box has at most 256 rows");
-    demand(map.strides[0] % 16 == 0 && map.strides[1] % 16 == 0, "strides come in 16 bytes");
-    demand(shared_address(to) % 1024 == 0, "the pattern of a swizzled tile begins on 1024 bytes");
+inline UNWATCHED void ask(Copy wanted) {
     demand(block_without_fence != block_number,
            "an mbarrier that the copy engine was not told of by a fence");
     for (Copy& place : copies.all) {
         if (place.mbarrier) continue;
-        place = Copy{map, static_cast<char*>(to), &mbarrier, block_number, x, y, z, 0};
+        place = wanted;
         release(&place.tag);
         // Late, or at once, in an order that the seed decides.
         if ((++copies_asked * 2654435761u ^ seed * 40503u) >> 15 & (seed != 0)) perform(place);
@@ -217,7 +217,20 @@ inline void mbarrier_wait(Barrier& barrier, unsigned parity) {
 }
 
 inline void tma_load(void* shared, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
-    host::ask(map, shared, host::mbarrier_of(barrier), x, y, z);
+    using host::demand;
+    demand(map.box[0] * sizeof(Bf16) == 128, "an emulated copy has rows of 128 bytes");
+    demand(map.box[1] >= 1 && map.box[1] <= 256, "a box has at most 256 rows");
+    demand(map.strides[0] % 16 == 0 && map.strides[1] % 16 == 0, "strides come in 16 bytes");
+    demand(shared_address(shared) % 1024 == 0, "the pattern of a swizzled tile begins on 1024 bytes");
+    host::ask({map, static_cast<char*>(shared), &host::mbarrier_of(barrier), host::block_number, x, y,
+               z, map.box[0] * map.box[1] * int(sizeof(Bf16))});
+}
+
+inline void bulk_load(void* shared, const void* from, unsigned bytes, Barrier& barrier) {
+    host::demand(shared_address(shared) % 16 == 0 && size_t(from) % 16 == 0 && bytes % 16 == 0,
+                 "a bulk copy comes in 16 bytes");
+    host::ask({{static_cast<const Bf16*>(from)}, static_cast<char*>(shared),
+               &host::mbarrier_of(barrier), host::block_number, 0, 0, 0, int(bytes)});
 }
 
 // ---- registers that change hands, and named barriers --------------------------------------------
@@ -421,8 +434,9 @@ template <int pending> void wgmma_wait() { host::finish(pending); }
 
 template <typename Registers> void pin(Registers&) {}
 
-inline void wgmma(float (&d)[64], unsigned long long a, unsigned long long b, bool accumulate) {
-    host::begin({d, 128, accumulate, nullptr, a, b, false});
+template <int half_n>
+void wgmma(float (&d)[half_n], unsigned long long a, unsigned long long b, bool accumulate) {
+    host::begin({d, 2 * half_n, accumulate, nullptr, a, b, false});
 }
 
 template <int half_n> void wgmma(float (&d)[half_n], const unsigned (&a)[4], unsigned long long b) {

@@ -1,7 +1,7 @@
 //! The input of a kernel, and the result of the equations.
 
 use super::{Choices, Failure, OnCpu, Sizes};
-use crate::{BACKWARD, Precision};
+use crate::{Precision, is_backward};
 use attention::cuda::Program;
 use attention::{Mask, attention, attention_backward};
 use nalgebra::DMatrix;
@@ -82,7 +82,7 @@ impl Data {
         choices: Choices,
     ) -> Result<Vec<f64>, Failure> {
         let right = self.naive(causal);
-        if program == BACKWARD {
+        if is_backward(program) {
             let [output, lse] = [&right.output, &right.log_sum_exp].map(|x| narrow(x));
             let [q, k, v] = self.inputs();
             let arguments = [q, k, v, &output, &self.tensors[3], &lse];

@@ -1,0 +1,348 @@
+// Kernel 7: the backward pass on tensor cores. The owners are those of kernel 5: in `backward_keys`
+// a block keeps a tile of keys and values while the queries pass by, in `backward_queries` it is
+// the other way round, so that each sum has one owner and a fixed order, at the price of seven
+// products in place of five. The specialists are those of kernel 4: a producer asks for tiles, and
+// two consumers, warpgroups that own 64 of the rows that stay, compute.
+//
+// Whatever stays, the rows of a product are those that stay, and its columns those that pass:
+// scores are K Qᵀ where keys stay, Q Kᵀ where queries do. Their gradients are then summed by
+// products whose left factor, the weights or the gradients of scores, is in registers already, just
+// as it came out of the product before. No weight is ever written to shared memory.
+//
+// The products of a tile depend on each other: scores, weights, gradients of scores, sums. So the
+// scores of the next tile are begun before this one's are summed, and the tensor cores always have
+// a product of which nothing is awaited yet.
+
+#include "hopper_tiles.cuh"
+
+constexpr int CONSUMERS = 2;            // warpgroups, beside the producer
+constexpr int STAYING = 64 * CONSUMERS; // rows of a block: keys, or queries
+constexpr int BOX = 64;                 // rows that the copy engine brings at once
+constexpr int THREADS = 128 * (1 + CONSUMERS);
+
+// As in kernel 4: 24 + 2 · 240 = 504 registers, 3 · 168 at the launch.
+constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+
+// ANCHOR: numbers
+// The two numbers of a query, for 64 queries: the log-sum-exp of its scores, in powers of two, and
+// delta = rowsum(dO ⊙ O). A query that is not there, or sees no key, has an lse of +∞: then all of
+// its weights, exp2(score − ∞), are 0.
+struct Numbers {
+    float lse[64], delta[64];
+};
+// ANCHOR_END: numbers
+
+// ANCHOR: shared
+// What stays, and a ring of what passes. Number 0 is that of the scores: keys and queries. Number
+// 1 is that of the gradients of the weights: values and dO.
+template <bool keys_stay> struct Shared {
+    // Rows of a tile that passes. Where keys stay, a thread has two sums in its registers, and so
+    // fewer registers for scores.
+    static constexpr int PASSING = keys_stay ? 64 : 128;
+    static constexpr int STAGES = keys_stay ? 4 : 2;
+
+    Tile<STAYING> staying[2];
+    Tile<PASSING> passing[STAGES][2];
+    Numbers numbers[keys_stay ? STAGES : 1]; // of the queries that pass
+    Barrier staying_full, full[STAGES], empty[STAGES];
+};
+// ANCHOR_END: shared
+
+extern "C" __constant__ int backward_delta_launch[3] = {128, 64, 0};
+extern "C" __constant__ int backward_keys_launch[3] = {THREADS, STAYING, int(sizeof(Shared<true>))};
+extern "C" __constant__ int backward_queries_launch[3] = {THREADS, STAYING,
+                                                          int(sizeof(Shared<false>))};
+
+// The tiles of 64 queries of a head, of which each has its numbers.
+__device__ inline int tiles_of_numbers(int n_q) { return (n_q + 63) / 64; }
+
+// A pair of bf16 times another, summed.
+__device__ inline float dot(unsigned x, unsigned y) {
+    return low_of(x) * low_of(y) + high_of(x) * high_of(y);
+}
+
+// A block prepares the numbers of 64 queries, a warp those of 16.
+extern "C" __global__ void __launch_bounds__(128)
+backward_delta(const Bf16* output, const Bf16* d_output, const float* lse, float* numbers,
+               int n_q) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y;
+    const auto* o = reinterpret_cast<const unsigned*>(head_of(output, head, n_q));
+    const auto* d_o = reinterpret_cast<const unsigned*>(head_of(d_output, head, n_q));
+    auto& to = reinterpret_cast<Numbers*>(numbers)[size_t(head) * gridDim.x + blockIdx.x];
+#pragma unroll 4
+    for (int row = 16 * warp; row < 16 * (warp + 1); ++row) {
+        const int i = blockIdx.x * 64 + row;
+        const float own_lse = i < n_q ? lse[size_t(head) * n_q + i] : MINUS_INFINITY;
+        float sum = 0;
+        if (own_lse != MINUS_INFINITY)
+            for (int pair = lane; pair < D / 2; pair += 32)
+                sum += dot(o[size_t(i) * (D / 2) + pair], d_o[size_t(i) * (D / 2) + pair]);
+        sum = sum_of_lanes<32>(sum);
+        if (lane == 0) {
+            to.lse[row] = own_lse != MINUS_INFINITY ? LOG2_E * own_lse : -MINUS_INFINITY;
+            to.delta[row] = sum;
+        }
+    }
+}
+
+// ---- what a block does ------------------------------------------------------------------------
+
+// The first query that sees key `j`: the other way round of `keys_seen_by`.
+__device__ inline int first_to_see(int j, int n_q, int n_k) {
+    return CAUSAL ? max(0, j + n_q - n_k) : 0;
+}
+
+// The rows that stay belong to one head. The tiles that pass are those which they see, or which see
+// them: of one head or, where keys stay, of each head of their group.
+template <bool keys_stay> struct Work {
+    int n_q, n_k;
+    int head, first_staying;
+    int first_tile, tiles_of_head, tiles;
+
+    static constexpr int PASSING = Shared<keys_stay>::PASSING;
+    static constexpr bool of_many_heads = keys_stay && GROUP > 1;
+
+    __device__ Work(int n_q, int n_k) : n_q(n_q), n_k(n_k), head(blockIdx.y) {
+        // Where queries stay and the attention is causal, the last blocks have the most to do; they
+        // begin first. Where keys stay, the first ones have.
+        first_staying = (keys_stay ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * STAYING;
+        const int last = min(first_staying + STAYING, n_q) - 1;
+        first_tile = keys_stay ? first_to_see(first_staying, n_q, n_k) / PASSING : 0;
+        const int end = keys_stay ? n_q : keys_seen_by(last, n_q, n_k);
+        tiles_of_head = (end + PASSING - 1) / PASSING - first_tile;
+        tiles = of_many_heads ? GROUP * tiles_of_head : tiles_of_head;
+    }
+
+    // Of tile t of those that pass.
+    __device__ int passing_head(int t) const {
+        if (!keys_stay) return head / GROUP;
+        return head * GROUP + (of_many_heads ? t / tiles_of_head : 0);
+    }
+    __device__ int first_passing(int t) const {
+        return (first_tile + (of_many_heads ? t % tiles_of_head : t)) * PASSING;
+    }
+};
+
+// The four matrices, as the copy engine knows them: two stay, two pass.
+struct Maps {
+    const TensorMap &staying_0, &staying_1, &passing_0, &passing_1;
+};
+
+// ANCHOR: produce
+template <bool keys_stay>
+__device__ void produce(Shared<keys_stay>& shared, const Maps& maps, const float* numbers,
+                        const Work<keys_stay>& work) {
+    load<BOX>(shared.staying[0], maps.staying_0, shared.staying_full, work.first_staying, work.head);
+    load<BOX>(shared.staying[1], maps.staying_1, shared.staying_full, work.first_staying, work.head);
+    for (int t = 0; t < work.tiles; ++t) {
+        const int i = t % shared.STAGES, head = work.passing_head(t), first = work.first_passing(t);
+        wait_empty(shared.empty, t);
+        load<BOX>(shared.passing[i][0], maps.passing_0, shared.full[i], first, head);
+        load<BOX>(shared.passing[i][1], maps.passing_1, shared.full[i], first, head);
+        if (keys_stay) {
+            const auto* from = reinterpret_cast<const Numbers*>(numbers)
+                               + size_t(head) * tiles_of_numbers(work.n_q) + first / 64;
+            mbarrier_arrive_expecting(shared.full[i], sizeof(Numbers));
+            bulk_load(&shared.numbers[i], from, sizeof(Numbers), shared.full[i]);
+        }
+    }
+}
+// ANCHOR_END: produce
+
+// The state of a consumer's thread, all of it in registers. Of a product it has two rows, g and
+// g + 8 of its warp's 16, and the columns 2t and 2t + 1 of every eight.
+template <bool keys_stay> struct Consumer {
+    static constexpr int PASSING = Shared<keys_stay>::PASSING;
+    static constexpr int STAGES = Shared<keys_stay>::STAGES;
+
+    Shared<keys_stay>& shared;
+    const Work<keys_stay>& work;
+    const int number;  // of the consumer
+    const float scale; // of the scores
+    float lse[2], delta[2]; // of the two rows, if they are queries
+    float s[PASSING / 2];   // scores, then weights
+    float d_weights[PASSING / 2];
+    unsigned weights[PASSING / 16][4], d_scores[PASSING / 16][4]; // in bf16
+    float sums[2][D / 2] = {}; // of dK or dQ; and of dV, if keys stay
+
+    // The first row of the consumer, and that of the thread.
+    __device__ int first_row() const { return work.first_staying + 64 * number; }
+    __device__ int row() const {
+        return first_row() + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+    }
+
+    // The numbers of the two rows.
+    __device__ void load_numbers(const float* numbers) {
+        const auto* of_head = reinterpret_cast<const Numbers*>(numbers)
+                              + size_t(work.head) * tiles_of_numbers(work.n_q);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int i = row() + 8 * half;
+            lse[half] = i < work.n_q ? of_head[i / 64].lse[i % 64] : -MINUS_INFINITY;
+            delta[half] = i < work.n_q ? of_head[i / 64].delta[i % 64] : 0;
+        }
+    }
+
+    // Does a row of the consumer not see, or is it not seen from, all of tile t?
+    __device__ bool is_cut(int t) const {
+        const int first = work.first_passing(t);
+        if (keys_stay)
+            return CAUSAL
+                   && keys_seen_by(first, work.n_q, work.n_k) < min(first_row() + 64, work.n_k);
+        return keys_seen_by(first_row(), work.n_q, work.n_k) < first + PASSING;
+    }
+
+    // ANCHOR: entries
+    // Scores become weights. Those in bf16 are the left factor of dV; of the others `s` keeps the
+    // product with the rule's slope, which the gradients of the scores need.
+    template <bool cut> __device__ void to_weights(int t) {
+        const int first = work.first_passing(t), shift = work.n_k - work.n_q;
+        const int head = keys_stay ? work.passing_head(t) : work.head;
+        int bound[2]; // the first column that the row is seen from, or the first that it doesn't see
+        for (int half = 0; half < 2; ++half) {
+            const int own = row() + 8 * half;
+            bound[half] = keys_stay ? own - shift - first
+                                    : keys_seen_by(own, work.n_q, work.n_k) - first;
+        }
+#pragma unroll
+        for (int i = 0; i < PASSING / 2; i += 2) {
+            const int half = i / 2 % 2, column = i / 4 * 8 + int(threadIdx.x % 4) * 2;
+            const float* of_pair = &shared.numbers[keys_stay ? t % STAGES : 0].lse[column];
+            float pair[2];
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const int apart = row() + 8 * half - first - column - e;
+                const int distance = keys_stay ? shift - apart : shift + apart;
+                const float slope = slope_of_change(scale * s[i + e], head, distance);
+                const float score = changed_power(LOG2_E * scale * s[i + e], head, distance);
+                const float weight = exp2f(score - (keys_stay ? of_pair[e] : lse[half]));
+                const bool seen = keys_stay ? column + e >= bound[half] : column + e < bound[half];
+                pair[e] = cut && !seen ? 0 : weight;
+                s[i + e] = cut && !seen ? 0 : slope * weight;
+            }
+            if (keys_stay) weights[i / 8][i / 2 % 4] = pack_bf16(pair[0], pair[1]);
+        }
+    }
+
+    // dS = A ⊙ (dA − delta), in bf16.
+    __device__ void to_d_scores(int t) {
+#pragma unroll
+        for (int i = 0; i < PASSING / 2; i += 2) {
+            const int half = i / 2 % 2, column = i / 4 * 8 + int(threadIdx.x % 4) * 2;
+            const float* of_pair = &shared.numbers[keys_stay ? t % STAGES : 0].delta[column];
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+                s[i + e] *= d_weights[i + e] - (keys_stay ? of_pair[e] : delta[half]);
+            d_scores[i / 8][i / 2 % 4] = pack_bf16(s[i], s[i + 1]);
+        }
+    }
+    // ANCHOR_END: entries
+
+    // ANCHOR: step
+    __device__ void begin_scores(int t) {
+        wait_full(shared.full, t);
+        begin_product(s, shared.staying[0], 64 * number, shared.passing[t % STAGES][0]);
+    }
+    __device__ void begin_d_weights(int t) {
+        begin_product(d_weights, shared.staying[1], 64 * number, shared.passing[t % STAGES][1]);
+    }
+
+    // Under way are the products of tile t, scores and gradients of weights, and between them the
+    // sum of the tile before. While the tensor cores are at one, the threads are at another.
+    __device__ void finish_entries(int t) {
+        wgmma_wait<2>(); // the scores are there, and what was begun before them
+        pin(s);
+        if (keys_stay) pin(weights);
+        if (is_cut(t)) to_weights<true>(t);
+        else to_weights<false>(t);
+        if (keys_stay) begin_sum(sums[1], weights, shared.passing[t % STAGES][1]); // dV += Aᵀ dO
+        wgmma_wait<keys_stay>(); // all others are there, too
+        pin(d_weights);
+        pin(d_scores);
+        pin(sums[0]);
+        if (t > 0) release(shared.empty, t - 1);
+        to_d_scores(t);
+    }
+
+    // dK += dSᵀ Q or dQ += dS K; the scale comes in the end.
+    __device__ void begin_first_sum(int t) {
+        begin_sum(sums[0], d_scores, shared.passing[t % STAGES][0]);
+    }
+
+    __device__ void run() {
+        mbarrier_wait(shared.staying_full, 0);
+        begin_scores(0);
+        wgmma_commit(); // no sum of a tile before
+        begin_d_weights(0);
+        for (int t = 0; t < work.tiles - 1; ++t) {
+            finish_entries(t);
+            begin_scores(t + 1);
+            begin_first_sum(t);
+            begin_d_weights(t + 1);
+        }
+        finish_entries(work.tiles - 1);
+        begin_first_sum(work.tiles - 1);
+        wgmma_wait<0>();
+        pin(sums[0]);
+        if (keys_stay) pin(sums[1]);
+    }
+    // ANCHOR_END: step
+
+    // Writes the consumer's rows of sum `which` over the rows that stayed, and from there to
+    // memory.
+    __device__ void store(int which, float factor, Bf16* gradient) {
+        const int warp = threadIdx.x / 32 % 4, n = keys_stay ? work.n_k : work.n_q;
+        store_rows(sums[which], {factor, factor}, shared.staying[which], 64 * number + 16 * warp,
+                   head_of(gradient, work.head, n), first_row() + 16 * warp, n);
+    }
+};
+
+template <bool keys_stay>
+__device__ void run(const Maps& maps, const float* numbers, Bf16* gradient_0, Bf16* gradient_1,
+                    int n_q, int n_k, float scale) {
+    auto& shared = shared_memory<Shared<keys_stay>>();
+    const Work<keys_stay> work(n_q, n_k);
+
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared.staying_full, 2); // tiles
+        for (int i = 0; i < shared.STAGES; ++i) {
+            mbarrier_init(shared.full[i], keys_stay ? 3 : 2); // tiles, and numbers
+            mbarrier_init(shared.empty[i], 4 * CONSUMERS);    // a warp each
+        }
+        mbarrier_init_fence();
+    }
+    __syncthreads();
+
+    // The same in all lanes, which the compiler learns from the shuffle.
+    const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / 128, 0);
+    if (warpgroup == 0) {
+        keep_registers<PRODUCER_REGISTERS>();
+        if (threadIdx.x / 32 == 0 && work.tiles > 0 && elect())
+            produce(shared, maps, numbers, work);
+    } else {
+        take_registers<CONSUMER_REGISTERS>();
+        Consumer<keys_stay> consumer = {shared, work, warpgroup - 1, scale};
+        if (!keys_stay) consumer.load_numbers(numbers);
+        if (work.tiles > 0) consumer.run();
+        // The last products of a warpgroup read the rows of all of its warps.
+        named_barrier_sync(warpgroup, 128);
+        consumer.store(0, scale, gradient_0);
+        if (keys_stay) consumer.store(1, 1, gradient_1);
+    }
+}
+
+// dK and dV, (n_k, D).
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+backward_keys(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
+              const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap d_output,
+              const float* numbers, Bf16* d_k, Bf16* d_v, int n_q, int n_k, float scale) {
+    run<true>({k, v, q, d_output}, numbers, d_k, d_v, n_q, n_k, scale);
+}
+
+// dQ, (n_q, D).
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+backward_queries(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
+                 const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap d_output,
+                 const float* numbers, Bf16* d_q, int n_q, int n_k, float scale) {
+    run<false>({q, d_output, k, v}, numbers, d_q, nullptr, n_q, n_k, scale);
+}
