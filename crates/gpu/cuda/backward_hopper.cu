@@ -171,6 +171,9 @@ template <bool keys_stay> struct Consumer {
         return first_row() + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     }
 
+    // The first column of the thread.
+    __device__ int first_column() const { return threadIdx.x % 4 * 2; }
+
     // The numbers of the two rows.
     __device__ void load_numbers(const float* numbers) {
         const auto* of_head = reinterpret_cast<const Numbers*>(numbers)
@@ -196,29 +199,26 @@ template <bool keys_stay> struct Consumer {
     // Scores become weights. Those in bf16 are the left factor of dV; of the others `s` keeps the
     // product with the rule's slope, which the gradients of the scores need.
     template <bool cut> __device__ void to_weights(int t) {
-        const int first = work.first_passing(t), shift = work.n_k - work.n_q;
+        const int first = work.first_passing(t) + first_column(), shift = work.n_k - work.n_q;
         const int head = keys_stay ? work.passing_head(t) : work.head;
-        int bound[2]; // the first column that the row is seen from, or the first that it doesn't see
-        for (int half = 0; half < 2; ++half) {
-            const int own = row() + 8 * half;
-            bound[half] = keys_stay ? own - shift - first
-                                    : keys_seen_by(own, work.n_q, work.n_k) - first;
-        }
+        const int apart = row() - first; // of the first row and the first column
 #pragma unroll
         for (int i = 0; i < PASSING / 2; i += 2) {
-            const int half = i / 2 % 2, column = i / 4 * 8 + int(threadIdx.x % 4) * 2;
-            const float* of_pair = &shared.numbers[keys_stay ? t % STAGES : 0].lse[column];
+            const int half = i / 2 % 2, column = i / 4 * 8; // after the thread's first one
+            const float* of_queries = &shared.numbers[keys_stay ? t % STAGES : 0].lse[first_column()];
             float pair[2];
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                const int apart = row() + 8 * half - first - column - e;
-                const int distance = keys_stay ? shift - apart : shift + apart;
+                const int from_there = 8 * half - column - e;
+                const int distance = shift + (keys_stay ? -1 : 1) * (apart + from_there);
                 const float slope = slope_of_change(scale * s[i + e], head, distance);
                 const float score = changed_power(LOG2_E * scale * s[i + e], head, distance);
-                const float weight = exp2f(score - (keys_stay ? of_pair[e] : lse[half]));
-                const bool seen = keys_stay ? column + e >= bound[half] : column + e < bound[half];
-                pair[e] = cut && !seen ? 0 : weight;
-                s[i + e] = cut && !seen ? 0 : slope * weight;
+                const float weight =
+                    exp2f(score - (keys_stay ? of_queries[column + e] : lse[half]));
+                const bool hidden =
+                    cut && (CAUSAL && distance < 0 || !keys_stay && first + column + e >= work.n_k);
+                pair[e] = hidden ? 0 : weight;
+                s[i + e] = hidden ? 0 : slope * weight;
             }
             if (keys_stay) weights[i / 8][i / 2 % 4] = pack_bf16(pair[0], pair[1]);
         }
@@ -228,11 +228,12 @@ template <bool keys_stay> struct Consumer {
     __device__ void to_d_scores(int t) {
 #pragma unroll
         for (int i = 0; i < PASSING / 2; i += 2) {
-            const int half = i / 2 % 2, column = i / 4 * 8 + int(threadIdx.x % 4) * 2;
-            const float* of_pair = &shared.numbers[keys_stay ? t % STAGES : 0].delta[column];
+            const int half = i / 2 % 2, column = i / 4 * 8;
+            const float* of_queries =
+                &shared.numbers[keys_stay ? t % STAGES : 0].delta[first_column()];
 #pragma unroll
             for (int e = 0; e < 2; ++e)
-                s[i + e] *= d_weights[i + e] - (keys_stay ? of_pair[e] : delta[half]);
+                s[i + e] *= d_weights[i + e] - (keys_stay ? of_queries[column + e] : delta[half]);
             d_scores[i / 8][i / 2 % 4] = pack_bf16(s[i], s[i + 1]);
         }
     }
@@ -243,25 +244,18 @@ template <bool keys_stay> struct Consumer {
         wait_full(shared.full, t);
         begin_product(s, shared.staying[0], 64 * number, shared.passing[t % STAGES][0]);
     }
-    __device__ void begin_d_weights(int t) {
-        begin_product(d_weights, shared.staying[1], 64 * number, shared.passing[t % STAGES][1]);
-    }
 
-    // Under way are the products of tile t, scores and gradients of weights, and between them the
-    // sum of the tile before. While the tensor cores are at one, the threads are at another.
-    __device__ void finish_entries(int t) {
-        wgmma_wait<2>(); // the scores are there, and what was begun before them
-        pin(s);
-        if (keys_stay) pin(weights);
-        if (is_cut(t)) to_weights<true>(t);
-        else to_weights<false>(t);
-        if (keys_stay) begin_sum(sums[1], weights, shared.passing[t % STAGES][1]); // dV += Aᵀ dO
-        wgmma_wait<keys_stay>(); // all others are there, too
+    // From the scores of tile t to their gradients.
+    template <bool cut> __device__ void finish_entries(int t) {
+        const auto& values_or_d_o = shared.passing[t % STAGES][1];
+        begin_product(d_weights, shared.staying[1], 64 * number, values_or_d_o);
+        to_weights<cut>(t); // beside the product for d_weights
+        if (keys_stay) begin_sum(sums[1], weights, values_or_d_o); // dV += Aᵀ dO
+        wgmma_wait<keys_stay>();
         pin(d_weights);
-        pin(d_scores);
-        pin(sums[0]);
-        if (t > 0) release(shared.empty, t - 1);
-        to_d_scores(t);
+        to_d_scores(t); // beside the sum
+        wgmma_wait<0>();
+        if (keys_stay) pin(sums[1]), pin(weights);
     }
 
     // dK += dSᵀ Q or dQ += dS K; the scale comes in the end.
@@ -269,22 +263,36 @@ template <bool keys_stay> struct Consumer {
         begin_sum(sums[0], d_scores, shared.passing[t % STAGES][0]);
     }
 
-    __device__ void run() {
-        mbarrier_wait(shared.staying_full, 0);
+    __device__ void first() { // the first tile, which may be the last
         begin_scores(0);
-        wgmma_commit(); // no sum of a tile before
-        begin_d_weights(0);
-        for (int t = 0; t < work.tiles - 1; ++t) {
-            finish_entries(t);
-            begin_scores(t + 1);
-            begin_first_sum(t);
-            begin_d_weights(t + 1);
-        }
-        finish_entries(work.tiles - 1);
+        wgmma_wait<0>();
+        pin(s);
+        finish_entries<true>(0);
+    }
+
+    // The scores of a tile are begun together with the sum of the tile before.
+    template <bool cut> __device__ void step(int t) {
+        begin_first_sum(t - 1);
+        begin_scores(t);
+        wgmma_wait<0>();
+        pin(sums[0]), pin(d_scores), pin(s);
+        release(shared.empty, t - 1);
+        finish_entries<cut>(t);
+    }
+
+    __device__ void last() {
         begin_first_sum(work.tiles - 1);
         wgmma_wait<0>();
         pin(sums[0]);
-        if (keys_stay) pin(sums[1]);
+    }
+
+    __device__ void run() {
+        mbarrier_wait(shared.staying_full, 0);
+        first();
+        for (int t = 1; t < work.tiles; ++t)
+            if (is_cut(t)) step<true>(t);
+            else step<false>(t);
+        last();
     }
     // ANCHOR_END: step
 

@@ -282,13 +282,7 @@ const BACKWARD_HOPPER_SOURCE: &Source = &Source {
     functions: &[
         Function(
             "backward_delta",
-            &[
-                Reads(OUTPUT),
-                Reads(D_OUTPUT),
-                Reads(LSE),
-                Writes(NUMBERS),
-                QueryCount,
-            ],
+            &[Reads(OUTPUT), Reads(D_OUTPUT), Reads(LSE), Writes(NUMBERS), QueryCount],
         ),
         Function(
             "backward_keys",
