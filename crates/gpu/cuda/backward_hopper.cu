@@ -158,7 +158,7 @@ template <bool keys_stay> struct Consumer {
     Shared<keys_stay>& shared;
     const Work<keys_stay>& work;
     const int number;  // of the consumer
-    const float scale; // of the scores
+    const float scale; // of the scores, in powers of two
     float lse[2], delta[2]; // of the two rows, if they are queries
     float s[PASSING / 2];   // scores, then weights
     float d_weights[PASSING / 2];
@@ -211,12 +211,13 @@ template <bool keys_stay> struct Consumer {
             for (int e = 0; e < 2; ++e) {
                 const int from_there = 8 * half - column - e;
                 const int distance = shift + (keys_stay ? -1 : 1) * (apart + from_there);
-                const float slope = slope_of_change(scale * s[i + e], head, distance);
-                const float score = changed_power(LOG2_E * scale * s[i + e], head, distance);
-                const float weight =
-                    exp2f(score - (keys_stay ? of_queries[column + e] : lse[half]));
+                const float score = scale * s[i + e];
+                const float slope = slope_of_change(LN_2 * score, head, distance);
+                const float weight = exp2f(changed_power(score, head, distance)
+                                           - (keys_stay ? of_queries[column + e] : lse[half]));
+                // Behind the last key, the distance from any query is negative, too.
                 const bool hidden =
-                    cut && (CAUSAL && distance < 0 || !keys_stay && first + column + e >= work.n_k);
+                    cut && (CAUSAL ? distance < 0 : !keys_stay && first + column + e >= work.n_k);
                 pair[e] = hidden ? 0 : weight;
                 s[i + e] = hidden ? 0 : slope * weight;
             }
@@ -329,7 +330,7 @@ __device__ void run(const Maps& maps, const float* numbers, Bf16* gradient_0, Bf
             produce(shared, maps, numbers, work);
     } else {
         take_registers<CONSUMER_REGISTERS>();
-        Consumer<keys_stay> consumer = {shared, work, warpgroup - 1, scale};
+        Consumer<keys_stay> consumer = {shared, work, warpgroup - 1, LOG2_E * scale};
         if (!keys_stay) consumer.load_numbers(numbers);
         if (work.tiles > 0) consumer.run();
         // The last products of a warpgroup read the rows of all of its warps.
