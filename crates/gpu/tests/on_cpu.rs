@@ -367,9 +367,11 @@ fn are_seen(program: Program, mistakes: &[(&str, &str)], lengths: [Sizes; 2]) {
             let on_cpu =
                 OnCpu::compile_text(program, &text, 64, causal, Watch::Addresses);
             let on_cpu = on_cpu.unwrap();
-            lengths.into_iter().any(|sizes| {
-                let data = Data::new(sizes, 64, Precision::of(program));
-                let errors = data.errors(&on_cpu, program, causal, PLAIN);
+            // In one order copies come as late as they may, in another at once.
+            [(0, 0), (1, 0), (0, 7), (1, 7)].into_iter().any(|(length, seed)| {
+                let data = Data::new(lengths[length], 64, Precision::of(program));
+                let choices = Choices { seed, ..PLAIN };
+                let errors = data.errors(&on_cpu, program, causal, choices);
                 let is_right = |&error: &f64| error < bound(program);
                 !errors.is_ok_and(|errors| errors.iter().all(is_right))
             })
@@ -416,6 +418,59 @@ fn wrong_pages_are_seen() {
         ("if (most == MINUS_INFINITY) most = 0;", ""),
     ];
     are_seen(DECODE, &mistakes, [sizes(2, 50, 37), sizes(1, 1, 16_000)]);
+}
+
+/// Mistakes with the ring, with products under way, and with who sees whom.
+#[test]
+fn mistakes_of_specialists_are_seen() {
+    let mistakes = [
+        ("wait_full(shared.full, t);", ""),
+        ("wait_empty(shared.empty, t);", ""),
+        ("mbarrier_wait(shared.staying_full, 0);", ""),
+        ("release(shared.empty, t - 1);", "release(shared.empty, t);"),
+        (
+            "mbarrier_init(shared.empty[i], 4 * CONSUMERS);",
+            "mbarrier_init(shared.empty[i], 4);",
+        ),
+        ("keys_stay ? 3 : 2); // tiles, and numbers", "2);"),
+        ("wgmma_wait<keys_stay>();", "wgmma_wait<1>();"),
+        ("wgmma_wait<keys_stay>();", "wgmma_wait<2>();"),
+        (
+            "begin_sum(sums[0], d_scores, shared.passing[t % STAGES][0])",
+            "begin_sum(sums[0], d_scores, shared.passing[(t + 1) % STAGES][0])",
+        ),
+        ("first / 64;", "first / 128;"),
+        ("- (keys_stay ? of_queries[column + e] : delta[half])", ""),
+        ("distance < 0", "distance <= 0"),
+        ("min(first_row() + 64, work.n_k)", "first_row()"),
+        (
+            "own_lse != MINUS_INFINITY ? LOG2_E * own_lse : -MINUS_INFINITY",
+            "LOG2_E * own_lse",
+        ),
+        ("j + n_q - n_k) : 0", "j + n_q - n_k + 64) : 0"),
+        ("consumer.store(0, scale,", "consumer.store(0, 1,"),
+    ];
+    are_seen(BACKWARD_HOPPER, &mistakes, [sizes(1, 330, 170), sizes(1, 70, 300)]);
+}
+
+/// Behind the last key stand zeros, whose score is 0. Where all others are far below, e^(0 − log-sum-exp) is ∞, and times zero not a number.
+#[test]
+fn scores_far_below_zero_have_gradients() {
+    if !on_cpu::here() {
+        return;
+    }
+    const D: usize = 64;
+    const N: usize = 70;
+    let (q, k, v) = ([10.0; N * D], [-10.0; N * D], [1.0; N * D]);
+    let lse = [-800.0 + (N as f32).ln(); N]; // each score is −100 · 64 / √64
+    for program in [BACKWARD, BACKWARD_HOPPER] {
+        let on_cpu = OnCpu::compile(program, D, false, Watch::Nothing).unwrap();
+        let arguments = [&q[..], &k, &v, &v, &v, &lse];
+        let [d_q, d_k, d_v] = on_cpu.backward(sizes(1, N, N), arguments, PLAIN).unwrap();
+        // Weights are 1/N, all values the same, and so nothing changes by other scores.
+        assert!(d_q.iter().chain(&d_k).all(|x| x.abs() < 1e-3), "{program}");
+        assert!(d_v.iter().all(|x| (x - 1.0).abs() < 1e-2), "{program}");
+    }
 }
 
 /// The book shows the output of a good run. The system's exponential differs in its last bit, so errors are those shown to within
