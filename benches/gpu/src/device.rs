@@ -5,7 +5,7 @@ use crate::grid::{Cell, NUMBERS, Pass};
 use anyhow::{Context, Result, ensure};
 use attention::cuda::{Error, Gpu, NAIVE, Program, Shape, TILED, Tensor, Tensors};
 use gpu::clock::{bytes, copy_bandwidth, free_memory, poisoned, time};
-use gpu::{BACKWARD, D_K, D_OUTPUT, D_Q, D_V, DECODE, Paged, Precision};
+use gpu::{D_K, D_OUTPUT, D_Q, D_V, DECODE, Paged, Precision, TENSOR_CORES};
 use itertools::izip;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::StandardNormal;
@@ -90,15 +90,20 @@ impl OwnKernels {
     }
 
     /// The same for the backward pass, after a forward kernel that runs wherever it does.
-    fn backward(&self, shape: Shape) -> Result<Tensors> {
-        let precision = Precision::of(BACKWARD);
-        let forward = self.forward(TILED, shape).context("tiled, before it")?;
+    fn backward(&self, program: Program, shape: Shape) -> Result<Tensors> {
+        let precision = Precision::of(program);
+        let before = match precision {
+            Precision::F32 => TILED,
+            Precision::Bf16 => TENSOR_CORES,
+        };
+        let forward = self.forward(before, shape);
+        let forward = forward.with_context(|| format!("{before}, before it"))?;
         let (output, lse) = (forward.read(Tensor::OUTPUT)?, forward.read(Tensor::LSE)?);
         drop(forward); // its memory is needed
         let d_output = &self.numbers[3];
         let others =
             [(Tensor::OUTPUT, &output[..]), (Tensor::LSE, &lse), (D_OUTPUT, d_output)];
-        let mut tensors = self.tensors(BACKWARD, shape, &others)?;
+        let mut tensors = self.tensors(program, shape, &others)?;
         tensors.launch()?;
         let before = Forward { output: &output, lse: &lse, d_output };
         let rows = rows(shape, shape.n_q as u64);
@@ -131,7 +136,7 @@ impl Device for OwnKernels {
         }
         let prepared = match cell.pass {
             Pass::Forward => self.forward(program, shape),
-            Pass::Backward => self.backward(shape),
+            Pass::Backward => self.backward(program, shape),
             Pass::Decoding => self.decoding(shape),
         };
         let gpu = self.gpu.clone();

@@ -3,7 +3,7 @@
 use crate::arguments::TimeOptions;
 use anyhow::{Result, ensure};
 use attention::cuda::{Program, Shape};
-use gpu::{ALL, BACKWARD, DECODE, Precision};
+use gpu::{ALL, DECODE, Precision, is_backward};
 use itertools::iproduct;
 use serde::Serialize;
 use std::fmt;
@@ -159,7 +159,7 @@ fn contestants(
     d: usize,
 ) -> Vec<Contestant> {
     let takes_part = |program: &Program| {
-        let its = if *program == BACKWARD {
+        let its = if is_backward(*program) {
             Pass::Backward
         } else if *program == DECODE {
             Pass::Decoding

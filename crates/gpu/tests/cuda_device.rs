@@ -10,8 +10,8 @@ use attention::{
 };
 use gpu::clock::{bytes, copy_bandwidth, free_memory, poisoned, time};
 use gpu::{
-    BACKWARD, D_K, D_OUTPUT, D_Q, D_V, DECODE, HOPPER, PAGE_TABLE, Paged, Precision,
-    REGISTERS, TENSOR_CORES, backward,
+    ALL, BACKWARD, D_K, D_OUTPUT, D_Q, D_V, DECODE, PAGE_TABLE, Paged, Precision,
+    REGISTERS, TENSOR_CORES, backward, is_backward,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -46,8 +46,8 @@ fn gpu() -> Option<(&'static Gpu, MutexGuard<'static, ()>)> {
     }
 }
 
-/// The forward kernels that this device has the instructions for.
-fn kernels(gpu: &Gpu) -> Vec<Program> {
+/// The kernels of one pass that this device has the instructions for.
+fn kernels_of(gpu: &Gpu, is_wanted: fn(Program) -> bool) -> Vec<Program> {
     let runs = |kernel: &Program| match kernel.architecture_for(gpu.device().capability) {
         Ok(_) => true,
         Err(error) => {
@@ -55,10 +55,15 @@ fn kernels(gpu: &Gpu) -> Vec<Program> {
             false
         }
     };
-    let all = [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER, DECODE];
-    let kernels: Vec<_> = all.into_iter().filter(runs).collect();
+    let wanted = ALL.into_iter().filter(|program| is_wanted(*program));
+    let kernels: Vec<_> = wanted.filter(runs).collect();
     assert!(!kernels.is_empty());
     kernels
+}
+
+/// The forward kernels that it has them for.
+fn kernels(gpu: &Gpu) -> Vec<Program> {
+    kernels_of(gpu, |program| !is_backward(program))
 }
 
 /// Other numbers on each run; the seed is written down, so that a failure can be had again.
@@ -129,8 +134,9 @@ impl Problem {
     /// Returns the same numbers, rounded to a kernel's precision.
     fn rounded(&self, precision: Precision) -> Self {
         let round = |values: &[f32]| values.iter().map(|&x| precision.round(x)).collect();
-        let [q, k, v] = [&self.q, &self.k, &self.v].map(|values| round(values));
-        Problem { q, k, v, ..self.clone() }
+        let [q, k, v, d_output] =
+            [&self.q, &self.k, &self.v, &self.d_output].map(|values| round(values));
+        Problem { q, k, v, d_output, ..*self }
     }
 
     /// The gradients are right for heads that share no keys.
@@ -192,19 +198,23 @@ impl Problem {
     }
 
     /// The gradients of queries, keys and values, written where NaN was.
-    fn backward(&self, gpu: &Gpu) -> [Vec<f32>; 3] {
-        let (output, lse) = self.forward(gpu, TILED);
+    fn backward(&self, gpu: &Gpu, program: Program) -> [Vec<f32>; 3] {
+        let before = match Precision::of(program) {
+            Precision::F32 => TILED,
+            Precision::Bf16 => TENSOR_CORES,
+        };
+        let (output, lse) = self.forward(gpu, before);
         let others = [
             (Tensor::OUTPUT, &output[..]),
             (Tensor::LSE, &lse),
             (D_OUTPUT, &self.d_output),
         ];
-        let mut tensors = self.tensors(gpu, BACKWARD, &others);
+        let mut tensors = self.tensors(gpu, program, &others);
         let mut run = || -> Result<_, Error> {
             tensors.launch()?;
             Ok([tensors.read(D_Q)?, tensors.read(D_K)?, tensors.read(D_V)?])
         };
-        run().unwrap_or_else(|error| panic!("backward, {:?}: {error}", self.shape))
+        run().unwrap_or_else(|error| panic!("{program}, {:?}: {error}", self.shape))
     }
 }
 
@@ -322,8 +332,11 @@ fn each_run_gives_the_same_bits() {
             assert_eq!(bits(&first.0), bits(&second.0), "{kernel}");
             assert_eq!(bits(&first.1), bits(&second.1), "{kernel}");
         }
-        let [first, second] = [(); 2].map(|()| problem.backward(gpu).map(|x| bits(&x)));
-        assert_eq!(first, second);
+        for program in kernels_of(gpu, is_backward) {
+            let [first, second] =
+                [(); 2].map(|()| problem.backward(gpu, program).map(|x| bits(&x)));
+            assert_eq!(first, second, "{program}");
+        }
     }
 }
 
@@ -370,42 +383,47 @@ fn long_sequences_are_attention_too() {
 fn the_backward_pass_is_the_gradient() {
     let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
-    let (mut faults, mut worst) = (vec![], 0.0_f64);
-    for &d in BACKWARD.source().widths {
-        for causal in [false, true] {
-            for (heads, n_q, n_k) in LENGTHS {
-                let shape = Shape { heads, kv_heads: heads, n_q, n_k, d, causal };
-                let problem = Problem::new(shape, 1.0, &mut rng);
-                let expected = problem.reference();
-                let found = problem.backward(gpu);
-                let pairs =
-                    found.iter().zip(&expected.gradients).zip(["d_q", "d_k", "d_v"]);
-                for ((found, expected), name) in pairs {
-                    let mut error = relative_error(found, expected);
-                    if n_k == 1 && name != "d_v" {
-                        // One key has the weight 1, whatever its score: these gradients are 0, and what
-                        // is left is the rounding of sums of the size of d_output.
-                        let size = norm(problem.d_output.iter().map(|&x| f64::from(x)));
-                        error = norm(found.iter().map(|&x| f64::from(x))) / size;
-                    }
-                    worst = worst.max(error);
-                    if error.is_nan() || error > 1e-5 {
-                        faults.push(format!(
-                            "{name}, {shape:?}: relative error {error:.2e}"
-                        ));
-                    }
+    let mut faults = vec![];
+    for program in kernels_of(gpu, is_backward) {
+        let precision = Precision::of(program);
+        let tolerance = if precision == Precision::F32 { 1e-5 } else { 1e-2 };
+        let mut worst = 0.0_f64;
+        let widths = program.source().widths.iter();
+        let of_width = |&d| [false, true].map(|causal| (d, causal));
+        let variants = widths.flat_map(of_width);
+        let cases =
+            variants.flat_map(|variant| LENGTHS.map(|lengths| (variant, lengths)));
+        for ((d, causal), (heads, n_q, n_k)) in cases {
+            let shape = Shape { heads, kv_heads: heads, n_q, n_k, d, causal };
+            let problem = Problem::new(shape, 1.0, &mut rng).rounded(precision);
+            let expected = problem.reference();
+            let found = problem.backward(gpu, program);
+            let pairs = found.iter().zip(&expected.gradients).zip(["d_q", "d_k", "d_v"]);
+            for ((found, expected), name) in pairs {
+                let mut error = relative_error(found, expected);
+                if n_k == 1 && name != "d_v" {
+                    // One key has the weight 1, whatever its score: these gradients are 0, and what
+                    // is left is the rounding of sums of the size of d_output.
+                    let size = norm(problem.d_output.iter().map(|&x| f64::from(x)));
+                    error = norm(found.iter().map(|&x| f64::from(x))) / size;
                 }
-                let unseen = found[0].chunks(d).zip(&expected.lse);
-                let mut unseen = unseen.filter(|(_, lse)| **lse == f64::NEG_INFINITY);
-                if !unseen.all(|(row, _)| row.iter().all(|&x| x == 0.0)) {
+                worst = worst.max(error);
+                if error.is_nan() || error > tolerance {
                     faults.push(format!(
-                        "{shape:?}: a query that sees no key has a gradient"
+                        "{program}, {name}, {shape:?}: relative error {error:.2e}"
                     ));
                 }
             }
+            let unseen = found[0].chunks(d).zip(&expected.lse);
+            let mut unseen = unseen.filter(|(_, lse)| **lse == f64::NEG_INFINITY);
+            if !unseen.all(|(row, _)| row.iter().all(|&x| x == 0.0)) {
+                faults.push(format!(
+                    "{program}, {shape:?}: a query that sees no key has a gradient"
+                ));
+            }
         }
+        say(&format!("{program}: largest relative error {worst:.2e}"));
     }
-    say(&format!("backward       largest relative error {worst:.2e}"));
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
@@ -439,7 +457,7 @@ fn matrices_go_in_and_come_out() {
             }
         }
         let gradients = flash.backward(&inputs, &expected, grad.as_view()).unwrap();
-        let found = backward(gpu, &inputs, &expected, &grad).unwrap();
+        let found = backward(gpu, BACKWARD, &inputs, &expected, &grad).unwrap();
         close(&found.q, &gradients.q);
         close(&found.k, &gradients.k);
         close(&found.v, &gradients.v);
@@ -561,7 +579,7 @@ fn every_misuse_is_an_error_with_this_text() {
     let inputs = Inputs::new(&matrix, &matrix, &matrix, &none).unwrap();
     let output = Tiled::default().forward(&inputs).unwrap();
     assert_eq!(
-        backward(gpu, &inputs, &output, &wide).unwrap_err().to_string(),
+        backward(gpu, BACKWARD, &inputs, &output, &wide).unwrap_err().to_string(),
         "`grad_output` has 64 columns but the output is 4 x 32"
     );
 }
@@ -605,39 +623,50 @@ fn rules_and_shared_keys_agree_with_flash() {
             for mask in [Mask::none(), Mask::causal()] {
                 let mut matrix = |n, heads: usize| {
                     DMatrix::from_vec(n, heads * d, normal(n * heads * d, 1.0, rng))
+                        .map(|x| Precision::Bf16.round(x)) // all kernels can read that
                 };
                 let (q, k) = (matrix(n_q, HEADS), matrix(n_k, kv_heads));
                 let (v, d_output) = (matrix(n_k, kv_heads), matrix(n_q, HEADS));
                 let mask = mask.with_scores(rule.clone());
                 let inputs = Inputs::grouped(&q, &k, &v, mask, HEADS, kv_heads).unwrap();
                 let expected = Tiled::default().forward(&inputs).unwrap();
-                let near = |given: &DMatrix<f32>, expected: &DMatrix<f32>| {
+                let within = |off: f32, given: &DMatrix<f32>, expected: &DMatrix<f32>| {
                     let size = expected.amax().max(1.0);
                     assert!(
-                        (given - expected).amax() < 1e-4 * size,
+                        (given - expected).amax() < off * size,
                         "{rule:?}, {kv_heads}"
                     );
                 };
                 for kernel in [NAIVE, TILED] {
                     let forward = gpu.forward(kernel, &inputs).unwrap();
-                    near(&forward.output, &expected.output);
+                    within(1e-4, &forward.output, &expected.output);
                 }
                 let refused = gpu.forward(REGISTERS, &inputs).is_err();
                 assert_eq!(refused, kv_heads < HEADS || !rule.is_none());
-                let backward = backward(gpu, &inputs, &expected, &d_output);
-                if has_table {
-                    assert!(
-                        backward.unwrap_err().to_string().contains("table of biases")
-                    );
-                    continue;
+                let right = (!has_table).then(|| {
+                    let d_output = d_output.as_view();
+                    Tiled::default().backward(&inputs, &expected, d_output).unwrap()
+                });
+                for program in kernels_of(gpu, is_backward) {
+                    if !program.source().widths.contains(&d) {
+                        continue;
+                    }
+                    let given = backward(gpu, program, &inputs, &expected, &d_output);
+                    let Some(right) = &right else {
+                        let words = given.unwrap_err().to_string();
+                        assert!(words.contains("table of biases"), "{words}");
+                        continue;
+                    };
+                    let given = given.unwrap();
+                    let off = if Precision::of(program) == Precision::F32 {
+                        1e-4
+                    } else {
+                        2e-2
+                    };
+                    within(off, &given.q, &right.q);
+                    within(off, &given.k, &right.k);
+                    within(off, &given.v, &right.v);
                 }
-                let given = backward.unwrap();
-                let right = Tiled::default()
-                    .backward(&inputs, &expected, d_output.as_view())
-                    .unwrap();
-                near(&given.q, &right.q);
-                near(&given.k, &right.k);
-                near(&given.v, &right.v);
             }
         }
     }
