@@ -1,4 +1,4 @@
-// Kernel 7: the backward pass on tensor cores. The owners are those of kernel 5: in `backward_keys`
+// Kernel 6: the backward pass on tensor cores. The owners are those of kernel 5: in `backward_keys`
 // a block keeps a tile of keys and values while the queries pass by, in `backward_queries` it is
 // the other way round, so that each sum has one owner and a fixed order, at the price of seven
 // products in place of five. The specialists are those of kernel 4: a producer asks for tiles, and
@@ -23,16 +23,13 @@ constexpr int THREADS = 128 * (1 + CONSUMERS);
 // As in kernel 4: 24 + 2 · 240 = 504 registers, 3 · 168 at the launch.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
-// ANCHOR: numbers
 // The two numbers of a query, for 64 queries: the log-sum-exp of its scores, in powers of two, and
 // delta = rowsum(dO ⊙ O). A query that is not there, or sees no key, has an lse of +∞: then all of
 // its weights, exp2(score − ∞), are 0.
 struct Numbers {
     float lse[64], delta[64];
 };
-// ANCHOR_END: numbers
 
-// ANCHOR: shared
 // What stays, and a ring of what passes. Number 0 is that of the scores: keys and queries. Number
 // 1 is that of the gradients of the weights: values and dO.
 template <bool keys_stay> struct Shared {
@@ -43,10 +40,9 @@ template <bool keys_stay> struct Shared {
 
     Tile<STAYING> staying[2];
     Tile<PASSING> passing[STAGES][2];
-    Numbers numbers[keys_stay ? STAGES : 1]; // of the queries that pass
+    Numbers numbers[STAGES]; // of the queries that pass; not used where keys pass
     Barrier staying_full, full[STAGES], empty[STAGES];
 };
-// ANCHOR_END: shared
 
 extern "C" __constant__ int backward_delta_launch[3] = {128, 64, 0};
 extern "C" __constant__ int backward_keys_launch[3] = {THREADS, STAYING, int(sizeof(Shared<true>))};
@@ -128,7 +124,6 @@ struct Maps {
     const TensorMap &staying_0, &staying_1, &passing_0, &passing_1;
 };
 
-// ANCHOR: produce
 template <bool keys_stay>
 __device__ void produce(Shared<keys_stay>& shared, const Maps& maps, const float* numbers,
                         const Work<keys_stay>& work) {
@@ -147,7 +142,6 @@ __device__ void produce(Shared<keys_stay>& shared, const Maps& maps, const float
         }
     }
 }
-// ANCHOR_END: produce
 
 // The state of a consumer's thread, all of it in registers. Of a product it has two rows, g and
 // g + 8 of its warp's 16, and the columns 2t and 2t + 1 of every eight.
@@ -173,6 +167,14 @@ template <bool keys_stay> struct Consumer {
 
     // The first column of the thread.
     __device__ int first_column() const { return threadIdx.x % 4 * 2; }
+
+    // The numbers of the queries of tile t, from the thread's first column on.
+    __device__ const float* lse_of(int t) const {
+        return &shared.numbers[t % STAGES].lse[first_column()];
+    }
+    __device__ const float* delta_of(int t) const {
+        return &shared.numbers[t % STAGES].delta[first_column()];
+    }
 
     // The numbers of the two rows.
     __device__ void load_numbers(const float* numbers) {
@@ -205,7 +207,6 @@ template <bool keys_stay> struct Consumer {
 #pragma unroll
         for (int i = 0; i < PASSING / 2; i += 2) {
             const int half = i / 2 % 2, column = i / 4 * 8; // after the thread's first one
-            const float* of_queries = &shared.numbers[keys_stay ? t % STAGES : 0].lse[first_column()];
             float pair[2];
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
@@ -213,8 +214,8 @@ template <bool keys_stay> struct Consumer {
                 const int distance = shift + (keys_stay ? -1 : 1) * (apart + from_there);
                 const float score = scale * s[i + e];
                 const float slope = slope_of_change(LN_2 * score, head, distance);
-                const float weight = exp2f(changed_power(score, head, distance)
-                                           - (keys_stay ? of_queries[column + e] : lse[half]));
+                const float own_lse = keys_stay ? lse_of(t)[column + e] : lse[half];
+                const float weight = exp2f(changed_power(score, head, distance) - own_lse);
                 // Behind the last key, the distance from any query is negative, too.
                 const bool hidden =
                     cut && (CAUSAL ? distance < 0 : !keys_stay && first + column + e >= work.n_k);
@@ -230,22 +231,25 @@ template <bool keys_stay> struct Consumer {
 #pragma unroll
         for (int i = 0; i < PASSING / 2; i += 2) {
             const int half = i / 2 % 2, column = i / 4 * 8;
-            const float* of_queries =
-                &shared.numbers[keys_stay ? t % STAGES : 0].delta[first_column()];
 #pragma unroll
             for (int e = 0; e < 2; ++e)
-                s[i + e] *= d_weights[i + e] - (keys_stay ? of_queries[column + e] : delta[half]);
+                s[i + e] *= d_weights[i + e] - (keys_stay ? delta_of(t)[column + e] : delta[half]);
             d_scores[i / 8][i / 2 % 4] = pack_bf16(s[i], s[i + 1]);
         }
     }
     // ANCHOR_END: entries
 
-    // ANCHOR: step
     __device__ void begin_scores(int t) {
         wait_full(shared.full, t);
         begin_product(s, shared.staying[0], 64 * number, shared.passing[t % STAGES][0]);
     }
 
+    // dK += dSᵀ Q or dQ += dS K; the scale comes in the end.
+    __device__ void begin_first_sum(int t) {
+        begin_sum(sums[0], d_scores, shared.passing[t % STAGES][0]);
+    }
+
+    // ANCHOR: step
     // From the scores of tile t to their gradients.
     template <bool cut> __device__ void finish_entries(int t) {
         const auto& values_or_d_o = shared.passing[t % STAGES][1];
@@ -259,18 +263,6 @@ template <bool keys_stay> struct Consumer {
         if (keys_stay) pin(sums[1]), pin(weights);
     }
 
-    // dK += dSᵀ Q or dQ += dS K; the scale comes in the end.
-    __device__ void begin_first_sum(int t) {
-        begin_sum(sums[0], d_scores, shared.passing[t % STAGES][0]);
-    }
-
-    __device__ void first() { // the first tile, which may be the last
-        begin_scores(0);
-        wgmma_wait<0>();
-        pin(s);
-        finish_entries<true>(0);
-    }
-
     // The scores of a tile are begun together with the sum of the tile before.
     template <bool cut> __device__ void step(int t) {
         begin_first_sum(t - 1);
@@ -279,6 +271,14 @@ template <bool keys_stay> struct Consumer {
         pin(sums[0]), pin(d_scores), pin(s);
         release(shared.empty, t - 1);
         finish_entries<cut>(t);
+    }
+    // ANCHOR_END: step
+
+    __device__ void first() { // the first tile, which may be the last
+        begin_scores(0);
+        wgmma_wait<0>();
+        pin(s);
+        finish_entries<true>(0);
     }
 
     __device__ void last() {
@@ -295,7 +295,6 @@ template <bool keys_stay> struct Consumer {
             else step<false>(t);
         last();
     }
-    // ANCHOR_END: step
 
     // Writes the consumer's rows of sum `which` over the rows that stayed, and from there to
     // memory.

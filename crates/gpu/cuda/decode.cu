@@ -1,4 +1,4 @@
-// Kernel 6: decoding. One query of a text, or a few, against keys and values that lie in pages.
+// Kernel 7: decoding. One query of a text, or a few, against keys and values that lie in pages.
 //
 // A head has as many rows of scores as it has queries. So the tiles of kernel 3 would be all but
 // empty here, and few blocks would share all the keys. Here

@@ -1,4 +1,4 @@
-// The instructions of kernels 4 and 7, one small function each: barriers that count bytes, bulk copies
+// The instructions of kernels 4 and 6, one small function each: barriers that count bytes, bulk copies
 // of tensors (TMA), matrix products of a warpgroup (wgmma), and registers that change hands. They
 // are Hopper's alone, and compile for sm_90a only. The PTX ISA defines them, under the names that
 // the functions quote; for wgmma see "Asynchronous Warpgroup Level Matrix Multiply-Accumulate".

@@ -31,7 +31,6 @@ template <int stages> __device__ void release(Barrier (&empty)[stages], int t) {
 }
 // ANCHOR_END: ring
 
-// ANCHOR: load
 // A tile, from row `first` of the head on, in boxes of `box` rows; `full` learns of its bytes as
 // they come.
 template <int box, int rows>
@@ -41,7 +40,6 @@ __device__ void load(Tile<rows>& tile, const TensorMap& map, Barrier& full, int 
         for (int row = 0; row < rows; row += box)
             tma_load(tile.part[c][row], map, full, 64 * c, first + row, head);
 }
-// ANCHOR_END: load
 
 // ANCHOR: products
 // Begins S (64, n) = A Bᵀ, where A are 64 rows of a tile: 16 columns of A and B a product.

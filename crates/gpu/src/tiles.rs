@@ -74,6 +74,21 @@ tiles! {
         COLUMNS = 4, "COLUMNS";
     }
     /// Kernel 6.
+    backward_hopper {
+        /// Warpgroups beside the producer.
+        CONSUMERS = 2, "CONSUMERS";
+        /// Rows that a block keeps.
+        STAYING = 128, "STAYING";
+        /// Rows that the copy engine brings at once, and queries whose numbers lie together.
+        BOX = 64, "BOX";
+        /// Queries of a tile that passes.
+        QUERIES = 64, "Shared<true>::PASSING";
+        /// Keys of a tile that passes.
+        KEYS = 128, "Shared<false>::PASSING";
+        /// Registers of a thread of a consumer, once they were dealt out again.
+        CONSUMER_REGISTERS = 240, "CONSUMER_REGISTERS";
+    }
+    /// Kernel 7.
     decode {
         /// Warps of a block.
         WARPS = 4, "WARPS";
@@ -87,18 +102,5 @@ tiles! {
         SLOTS = 3, "SLOTS";
         /// Warps of a block that merges splits.
         MERGING_WARPS = 16, "MERGING_WARPS";
-    }
-    /// Kernel 7.
-    backward_hopper {
-        /// Warpgroups beside the producer.
-        CONSUMERS = 2, "CONSUMERS";
-        /// Rows that a block keeps.
-        STAYING = 128, "STAYING";
-        /// Rows that the copy engine brings at once, and queries whose numbers lie together.
-        BOX = 64, "BOX";
-        /// Queries of a tile that passes.
-        QUERIES = 64, "Shared<true>::PASSING";
-        /// Keys of a tile that passes.
-        KEYS = 128, "Shared<false>::PASSING";
     }
 }

@@ -440,7 +440,7 @@ fn mistakes_of_specialists_are_seen() {
             "begin_sum(sums[0], d_scores, shared.passing[(t + 1) % STAGES][0])",
         ),
         ("first / 64;", "first / 128;"),
-        ("- (keys_stay ? of_queries[column + e] : delta[half])", ""),
+        ("- (keys_stay ? delta_of(t)[column + e] : delta[half])", ""),
         ("distance < 0", "distance <= 0"),
         ("min(first_row() + 64, work.n_k)", "first_row()"),
         (

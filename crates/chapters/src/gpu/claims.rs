@@ -1,5 +1,6 @@
 //! Tests of what the chapter says of its numbers.
 
+use super::backward::{Plan, Registers};
 use super::banks::{self, Clocks, D, clocks_with_padding};
 use super::compiled::needs;
 use super::decoding;
@@ -229,6 +230,29 @@ fn a_step_fills_places_and_rows_as_the_page_says() {
     assert_eq!((pages, pages, pages / tiles::decode::WARPS), (32, WARP, 8));
     assert_eq!(tiles::decode::MERGING_WARPS, 16);
     assert_eq!((1000 / tiles::decode::PAGE, 1000 % tiles::decode::PAGE), (62, 8));
+}
+
+/// "$dK$ and $dV$ take 128 registers of a thread, $dQ$ takes 64"; the scores of 64 more keys take what $dV$ would; all fit
+#[test]
+fn a_consumer_of_kernel_6_has_registers_for_its_tiles() {
+    use tiles::backward_hopper::{CONSUMER_REGISTERS, KEYS, QUERIES};
+    let [keys, queries] = [Registers::new(QUERIES, 2), Registers::new(KEYS, 1)];
+    assert_eq!((keys.sums, queries.sums), (128, 64));
+    assert_eq!(2 * (queries.entries - keys.entries), keys.sums - queries.sums);
+    assert!(keys.all().max(queries.all()) < CONSUMER_REGISTERS);
+    assert!(Registers::new(2 * QUERIES, 2).all() > 255);
+}
+
+/// "There is always a product to run, on paper"; "One row is close behind the tensor cores"
+#[test]
+fn kernel_6_waits_for_tensor_cores_and_almost_for_its_loads() {
+    let plan = Plan::of_keys();
+    assert!(CONSUMERS * 4 * plan.product > plan.of_tile());
+    let relative = ladder::backward_on_tensor_cores().relative();
+    assert!(
+        (relative.tensor - 1.4).abs() < 1e-9 && relative.loads > 0.8 * relative.tensor
+    );
+    assert_eq!(relative.together(), relative.tensor);
 }
 
 /// "Arithmetic is nearly free here"; "as fast as a copy" if everything overlaps

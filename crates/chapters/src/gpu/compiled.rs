@@ -80,8 +80,8 @@ fn on_hopper(record: &Record) -> impl Iterator<Item = &Measurement> {
         let is = |name: &str, what: &str| {
             m.settings.get(name).is_some_and(|setting| setting == what)
         };
-        let hopper = if is("kernel", "hopper") { "sm_90a" } else { "sm_90" };
-        is("architecture", hopper) && is("mask", "full")
+        let hopper = ["hopper", "backward_hopper"].iter().any(|name| is("kernel", name));
+        is("architecture", if hopper { "sm_90a" } else { "sm_90" }) && is("mask", "full")
     })
 }
 

@@ -1,4 +1,4 @@
-//! A step of decoding on a GPU, counted: what kernel 6 asks of a multiprocessor, and how a text fills the machine.
+//! A step of decoding on a GPU, counted: what kernel 7 asks of a multiprocessor, and how a text fills the machine.
 
 use super::banks::{self, D};
 use super::ladder::{

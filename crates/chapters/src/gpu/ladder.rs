@@ -162,6 +162,11 @@ pub fn steps() -> [Step; 6] {
     ]
 }
 
+/// Kernel 6, which no GPU has run yet.
+pub fn backward_on_tensor_cores() -> Step {
+    step(6, "backward_hopper", "bf16", 5.0 * D as f64, backward_hopper())
+}
+
 /// Kernel 0 with another assumption, made after it was measured: the first-level cache hands over one line in a clock.
 pub fn naive_with_one_line_a_clock() -> Step {
     step(0, "naive", "f32", FORWARD, naive(clocks_of_lines()))
@@ -295,6 +300,34 @@ fn backward() -> Counted {
         }
     };
     (vec![function(4.0, 2.0, keys), function(3.0, 1.0, queries)], 2.0 * arriving)
+}
+
+/// The same seven products on tensor cores. Both factors of the scores and of the gradients of the weights are read from shared
+/// memory, and the right ones of the sums; what is summed with them comes out of registers.
+fn backward_hopper() -> Counted {
+    use tiles::backward_hopper::{KEYS, QUERIES, STAYING};
+    let d = D as f64;
+    let bytes = |rows: usize| (rows * 16 * 2) as f64; // of a factor, 16 deep
+    let arriving = arriving(2, STAYING); // one tile for both consumers
+    // `passing` rows of a tile, and so many sums. The numbers of a query that passes are loaded, two at a time for two rows.
+    let function = |passing: usize, sums: f64, numbers: f64, others: f64| {
+        let scores = (64 * passing) as f64;
+        let read = 2.0 * (D / 16) as f64 * (bytes(64) + bytes(passing))
+            + sums * (passing / 16) as f64 * bytes(D);
+        Demands {
+            tensor: (2.0 + sums) * d / TENSOR as f64,
+            instructions: instructions(others + numbers),
+            loads: crossed(read / scores) + numbers / WARP as f64 + crossed(arriving),
+            exponentials: EXPONENTIAL,
+            ..Demands::default()
+        }
+    };
+    // A multiply-add and an exponential, a difference and a product, and half a conversion of each factor.
+    let functions = vec![
+        function(QUERIES, 2.0, 0.5, 4.0 + 2.0 * 0.5),
+        function(KEYS, 1.0, 0.0, 4.0 + 0.5),
+    ];
+    (functions, 2.0 * arriving)
 }
 
 /// Bytes per second that all multiprocessors together would add to the gradients of queries, by atomic additions, if the credited

@@ -2,6 +2,7 @@
 //!
 //! Each topic computes in its own file here, and is worded and drawn in the file of the same name in `page`.
 
+mod backward;
 mod banks;
 #[cfg(test)]
 mod claims;

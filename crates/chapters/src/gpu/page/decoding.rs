@@ -1,4 +1,4 @@
-//! Kernel 6: what it asks for, how a text fills the machine, and the picture of its splits.
+//! Kernel 7: what it asks for, how a text fills the machine, and the picture of its splits.
 
 use super::told;
 use crate::figures::format::{fixed, integer, percent, significant};
@@ -89,8 +89,8 @@ fn asked(page: &mut Page, copy: f64, times: &Record) {
     let range = format!("{least} to {}", percent(demands.slow / demands.together(), 0));
     rows.push(vec!["**predicted**, of the copy's speed".to_owned(), range.clone()]);
     rows.push(vec!["**measured**".to_owned(), measured(times, copy)]);
-    let header = ["kernel 6: time for", "in units of the copy's time"];
-    page.table("kernel-6", &header, &rows);
+    let header = ["kernel 7: time for", "in units of the copy's time"];
+    page.table("kernel-7", &header, &rows);
     page.value("predicted-decode", range);
 }
 

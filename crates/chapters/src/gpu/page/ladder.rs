@@ -16,7 +16,7 @@ pub fn generate(page: &mut Page, steps: &[Step; 6], measured: [f64; 6]) -> Resul
     predicted_table(page, steps);
     predicted_figure(page, steps, measured)?;
     for i in [0, 1, 2, 3, 5] {
-        demands_of(page, &steps[i], measured[i]);
+        demands_of(page, &steps[i], &told(measured[i]));
     }
     demands_side_by_side(page, [(&steps[3], measured[3]), (&steps[4], measured[4])]);
     speeds(page, &steps[..4]);
@@ -129,12 +129,12 @@ fn predicted_figure(
 }
 
 /// The same for one kernel, one part per line.
-fn demands_of(page: &mut Page, step: &Step, measured: f64) {
+pub fn demands_of(page: &mut Page, step: &Step, measured: &str) {
     let asked = parts(step).into_iter().filter(|(_, x)| *x >= NOTHING);
     let mut rows: Vec<_> =
         asked.map(|(name, x)| vec![name.to_owned(), significant(x, 2)]).collect();
     rows.push(vec!["**predicted**, of the roof".to_owned(), predicted(step)]);
-    rows.push(vec!["**measured**".to_owned(), told(measured)]);
+    rows.push(vec!["**measured**".to_owned(), measured.to_owned()]);
     let header = format!("kernel {}: time for", step.number);
     let unit = "in units of the products' time";
     page.table(&format!("kernel-{}", step.number), &[&header, unit], &rows);

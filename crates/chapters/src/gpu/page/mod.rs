@@ -1,5 +1,6 @@
 //! The chapter's page: values, tables and figures.
 
+mod backward;
 mod banks;
 mod compiled;
 mod decoding;
@@ -24,7 +25,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
     pictures::generate(page)?;
     race(page)?;
     banks::generate(page)?;
-    ladder::generate(page, &steps, measured::shares(&times, &steps)?)?;
+    let shares = measured::shares(&times, &steps)?;
+    ladder::generate(page, &steps, shares)?;
+    backward::generate(page, &times, shares[4])?;
     fragments::generate(page)?;
     pipeline::generate(page);
     let kernels = page.records.of_no_machine("kernels")?;
