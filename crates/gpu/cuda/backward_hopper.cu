@@ -197,7 +197,6 @@ template <bool keys_stay> struct Consumer {
         return keys_seen_by(first_row(), work.n_q, work.n_k) < first + PASSING;
     }
 
-    // ANCHOR: entries
     // Scores become weights. Those in bf16 are the left factor of dV; of the others `s` keeps the
     // product with the rule's slope, which the gradients of the scores need.
     template <bool cut> __device__ void to_weights(int t) {
@@ -237,7 +236,6 @@ template <bool keys_stay> struct Consumer {
             d_scores[i / 8][i / 2 % 4] = pack_bf16(s[i], s[i + 1]);
         }
     }
-    // ANCHOR_END: entries
 
     __device__ void begin_scores(int t) {
         wait_full(shared.full, t);

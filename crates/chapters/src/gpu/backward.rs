@@ -1,8 +1,9 @@
 //! Kernel 6 on paper: the registers of a thread, and a tile's way through a consumer.
 
 use super::banks::D;
-use super::machine::{COMPARISONS, EXPONENTIALS, LANES, TENSOR};
-use gpu::tiles::backward_hopper::QUERIES;
+use super::ladder::crossed;
+use super::machine::{COMPARISONS, EXPONENTIALS, LANES, TENSOR, WARP};
+use gpu::tiles::backward_hopper::{CONSUMERS, KEYS, QUERIES};
 use laboratory::gpu::ROWS;
 
 /// Threads of a consumer, which share each of its matrices.
@@ -28,6 +29,46 @@ impl Registers {
     pub fn all(&self) -> usize {
         self.sums + 2 * self.entries + self.factors
     }
+}
+
+/// Clocks of shared memory for a tile of one consumer.
+pub struct Loads {
+    /// Both factors of the scores and of the gradients of the weights.
+    pub factors: f64,
+    /// The right factors of the sums.
+    pub of_sums: f64,
+    /// The tiles that pass, once for both consumers.
+    pub arriving: f64,
+    /// The two numbers of each query that passes: for each, a load by a warp is a clock, and brings it for two columns.
+    pub numbers: f64,
+}
+
+impl Loads {
+    /// For tiles of so many rows that pass, and so many sums.
+    pub fn new(passing: usize, sums: usize, numbers: usize) -> Self {
+        let bytes = |rows: usize| (rows * 16 * 2) as f64; // of a factor, 16 deep
+        let clocks = |count: usize, bytes: f64| crossed(count as f64 * bytes);
+        Self {
+            factors: clocks(2 * D / 16, bytes(ROWS) + bytes(passing)),
+            of_sums: clocks(sums * passing / 16, bytes(D)),
+            arriving: clocks(2 * passing, (D * 2) as f64) / CONSUMERS as f64,
+            numbers: (numbers * passing / 8 * THREADS / WARP) as f64,
+        }
+    }
+
+    /// Of `backward_keys` and of `backward_queries`.
+    pub fn of_functions() -> [Self; 2] {
+        [Self::new(QUERIES, 2, 2), Self::new(KEYS, 1, 0)]
+    }
+
+    pub fn all(&self) -> f64 {
+        self.factors + self.of_sums + self.arriving + self.numbers
+    }
+}
+
+/// Clocks of the tensor cores for a tile of one consumer, with so many sums.
+pub fn products(passing: usize, sums: usize) -> usize {
+    (2 + sums) * ROWS * passing * D / TENSOR
 }
 
 /// Clocks of a consumer's pieces of work for one tile of queries.

@@ -1,6 +1,6 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::backward::{Plan, Registers};
+use super::backward::{Loads, Plan, Registers, products};
 use super::banks::{self, Clocks, D, clocks_with_padding};
 use super::compiled::needs;
 use super::decoding;
@@ -246,6 +246,7 @@ fn a_consumer_of_kernel_6_has_registers_for_its_tiles() {
 /// "There is always a product to run, on paper"; "One row is close behind the tensor cores"
 #[test]
 fn kernel_6_waits_for_tensor_cores_and_almost_for_its_loads() {
+    use tiles::backward_hopper::{KEYS, QUERIES};
     let plan = Plan::of_keys();
     assert!(CONSUMERS * 4 * plan.product > plan.of_tile());
     let relative = ladder::backward_on_tensor_cores().relative();

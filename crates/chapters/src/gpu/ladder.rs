@@ -2,6 +2,7 @@
 //!
 //! All is counted for one score, one query against one key, in clocks of one multiprocessor, for long sequences without a mask.
 
+use super::backward::{self, Loads};
 use super::banks::{self, D};
 use super::machine::{
     BANKS, EXPONENTIALS, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP, clock_f32,
@@ -158,7 +159,7 @@ pub fn steps() -> [Step; 6] {
         step(2, "registers", "f32", FORWARD, registers()),
         step(3, "tensor_cores", "bf16", FORWARD, tensor_cores()),
         step(4, "hopper", "bf16", FORWARD, hopper()),
-        step(5, "backward", "f32", 5.0 * D as f64, backward()),
+        step(5, "backward", "f32", 5.0 * D as f64, backward_in_f32()),
     ]
 }
 
@@ -281,7 +282,7 @@ fn hopper() -> Counted {
 }
 
 /// Seven products, of which the convention credits five; both functions recompute the weights.
-fn backward() -> Counted {
+fn backward_in_f32() -> Counted {
     use tiles::backward::{COLUMNS, STAYING};
     let d = D as f64;
     // Loads of four words for each multiply-add.
@@ -302,32 +303,26 @@ fn backward() -> Counted {
     (vec![function(4.0, 2.0, keys), function(3.0, 1.0, queries)], 2.0 * arriving)
 }
 
-/// The same seven products on tensor cores. Both factors of the scores and of the gradients of the weights are read from shared
-/// memory, and the right ones of the sums; what is summed with them comes out of registers.
+/// The same seven products on tensor cores.
 fn backward_hopper() -> Counted {
     use tiles::backward_hopper::{KEYS, QUERIES, STAYING};
-    let d = D as f64;
-    let bytes = |rows: usize| (rows * 16 * 2) as f64; // of a factor, 16 deep
-    let arriving = arriving(2, STAYING); // one tile for both consumers
-    // `passing` rows of a tile, and so many sums. The numbers of a query that passes are loaded, two at a time for two rows.
-    let function = |passing: usize, sums: f64, numbers: f64, others: f64| {
+    let function = |passing: usize, sums: usize, loads: &Loads, others: f64| {
         let scores = (64 * passing) as f64;
-        let read = 2.0 * (D / 16) as f64 * (bytes(64) + bytes(passing))
-            + sums * (passing / 16) as f64 * bytes(D);
         Demands {
-            tensor: (2.0 + sums) * d / TENSOR as f64,
-            instructions: instructions(others + numbers),
-            loads: crossed(read / scores) + numbers / WARP as f64 + crossed(arriving),
+            tensor: backward::products(passing, sums) as f64 / scores,
+            instructions: instructions(others),
+            loads: loads.all() / scores,
             exponentials: EXPONENTIAL,
             ..Demands::default()
         }
     };
-    // A multiply-add and an exponential, a difference and a product, and half a conversion of each factor.
+    let [keys, queries] = Loads::of_functions();
+    // A multiply-add and an exponential, a difference and a product, half a conversion for each sum, and the loads of numbers.
     let functions = vec![
-        function(QUERIES, 2.0, 0.5, 4.0 + 2.0 * 0.5),
-        function(KEYS, 1.0, 0.0, 4.0 + 0.5),
+        function(QUERIES, 2, &keys, 4.0 + 2.0 * 0.5 + 0.5),
+        function(KEYS, 1, &queries, 4.0 + 0.5),
     ];
-    (functions, 2.0 * arriving)
+    (functions, 2.0 * arriving(2, STAYING))
 }
 
 /// Bytes per second that all multiprocessors together would add to the gradients of queries, by atomic additions, if the credited

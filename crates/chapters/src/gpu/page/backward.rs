@@ -3,7 +3,7 @@
 use super::told;
 use crate::figures::format::{integer, percent, significant};
 use crate::figures::{Area, BLUE, GREEN, MUTED, TEXT, label, line, text, text_box};
-use crate::gpu::backward::{Plan, Registers};
+use crate::gpu::backward::{Loads, Plan, Registers, products};
 use crate::gpu::ladder::{Step, backward_on_tensor_cores};
 use crate::gpu::machine::N;
 use crate::gpu::measured::{find, speed};
@@ -21,10 +21,9 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
     page.value("backward-limit", percent(most, 0));
     page.value("backward-expected", percent(expected, 0));
     page.value("backward-tflops", significant(expected * step.roof() / 1e12, 2));
-    let relative = step.relative();
-    page.value("backward-loads", percent(relative.loads / relative.tensor, 0));
     page.value("backward-staying", integer(STAYING));
     registers_table(page);
+    loads_table(page);
     page.value("backward-registers", integer(CONSUMER_REGISTERS));
     page.value("backward-too-many", integer(Registers::new(2 * QUERIES, 2).all()));
     let plan = Plan::of_keys();
@@ -32,14 +31,14 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
         ("a product", plan.product),
         ("from scores to weights", plan.weights),
         ("from gradients of weights to those of scores", plan.d_scores),
-        ("a turn of a consumer that is alone", plan.of_tile()),
-        ("products of both consumers in a turn", 2 * 4 * plan.product),
+        ("**a round of a consumer that is alone**", plan.of_tile()),
+        ("**products of both consumers in a round**", 2 * 4 * plan.product),
     ]
     .map(|(what, clocks)| vec![what.to_owned(), integer(clocks)]);
     page.table("clocks-of-kernel-6", &["`backward_keys`, a tile", "clocks"], &rows);
     let says = "Two rows over time, the tensor cores above and the threads of one consumer below. The tensor cores compute dK of tile 4 and \
                 the scores of tile 5, while the threads wait. They compute dA of tile 5, and the threads A; then dV of tile 5, and the \
-                threads dS. Then dK of tile 5 and the scores of tile 6 begin the next turn.";
+                threads dS. Then dK of tile 5 and the scores of tile 6 begin the next round.";
     page.figure("life", ("A tile's way through a consumer", says), (640, 190), draw)
 }
 
@@ -58,7 +57,7 @@ fn registers_table(page: &mut Page) {
         ("sums, in `f32`", keys.sums, queries.sums),
         ("$S$, which becomes $A$, in `f32`", keys.entries, queries.entries),
         ("$dA$, in `f32`", keys.entries, queries.entries),
-        ("$A$ and $dS$, in bf16", keys.factors, queries.factors),
+        ("left factors of the sums, in bf16", keys.factors, queries.factors),
     ]
     .map(|(what, x, y)| vec![what.to_owned(), integer(x), integer(y)])
     .into();
@@ -68,7 +67,29 @@ fn registers_table(page: &mut Page) {
     page.table("registers-of-kernel-6", &names, &rows);
 }
 
-/// A turn of the loop and the beginning of the next, to scale.
+/// The clocks of shared memory, beside those of the tensor cores.
+fn loads_table(page: &mut Page) {
+    let [keys, queries] = Loads::of_functions();
+    let cell = |clocks: f64| match clocks as usize {
+        0 => "–".to_owned(),
+        clocks => integer(clocks),
+    };
+    let products = [products(QUERIES, 2), products(KEYS, 1)].map(|x| x as f64);
+    let rows = [
+        ("both factors of $S$ and $dA$", [keys.factors, queries.factors]),
+        ("right factors of the sums", [keys.of_sums, queries.of_sums]),
+        ("tiles that arrive", [keys.arriving, queries.arriving]),
+        ("numbers of the queries", [keys.numbers, queries.numbers]),
+        ("**shared memory**", [keys.all(), queries.all()]),
+        ("**tensor cores**", products),
+    ]
+    .map(|(what, [x, y])| vec![what.to_owned(), cell(x), cell(y)]);
+    let names =
+        ["clocks for a tile of a consumer", "`backward_keys`", "`backward_queries`"];
+    page.table("loads-of-kernel-6", &names, &rows);
+}
+
+/// A round of the loop and the beginning of the next, to scale.
 fn draw(area: &Area) -> Result<()> {
     const LEFT: i32 = 104;
     const ROWS: [i32; 2] = [30, 90];
