@@ -9,9 +9,10 @@
 // products whose left factor, the weights or the gradients of scores, is in registers already, just
 // as it came out of the product before. No weight is ever written to shared memory.
 //
-// The products of a tile depend on each other: scores, weights, gradients of scores, sums. So the
-// scores of the next tile are begun before this one's are summed, and the tensor cores always have
-// a product of which nothing is awaited yet.
+// The products of a tile depend on each other: scores, weights, gradients of scores, sums. So a
+// consumer begins the sum of the tile before together with the scores of the next, and computes
+// weights while the tensor cores are at the gradients of the weights. Still it sometimes has no
+// product under way; then the tensor cores have those of the other consumer.
 
 #include "hopper_tiles.cuh"
 
@@ -20,54 +21,65 @@ constexpr int STAYING = 64 * CONSUMERS; // rows of a block: keys, or queries
 constexpr int BOX = 64;                 // rows that the copy engine brings at once
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 
+// Rows of a tile that passes. Where keys stay, a thread has two sums in its registers. Then for wide
+// heads, or with a rule to compute, there is room for the scores of 64 queries only. That has a
+// price: to multiply 64 rows by 64, the tensor cores read shared memory for as long as they
+// multiply.
+#ifdef SCORE_RULE
+constexpr int QUERIES = 64;
+#else
+constexpr int QUERIES = D == 128 ? 64 : 128;
+#endif
+constexpr int KEYS = 128;
+
 // As in kernel 4: 24 + 2 · 240 = 504 registers, 3 · 168 at the launch.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
-// The two numbers of a query, for 64 queries: the log-sum-exp of its scores, in powers of two, and
-// delta = rowsum(dO ⊙ O). A query that is not there, or sees no key, has an lse of +∞: then all of
-// its weights, exp2(score − ∞), are 0.
+// The two numbers of a query, for a tile of them: the log-sum-exp of its scores, in powers of two,
+// and delta = rowsum(dO ⊙ O). A query that is not there, or sees no key, has an lse of +∞: then all
+// of its weights, exp2(score − ∞), are 0.
 struct Numbers {
-    float lse[64], delta[64];
+    float lse[QUERIES], delta[QUERIES];
 };
 
-// What stays, and a ring of what passes. Number 0 is that of the scores: keys and queries. Number
-// 1 is that of the gradients of the weights: values and dO.
+// What stays, and two rings of what passes. Number 0 is that of the scores: keys and queries.
+// Number 1 is that of the gradients of the weights: values and dO. A tile of number 0 is needed
+// longer, for the first sum of the next step; of tiles of 128 wide keys, three have room.
 template <bool keys_stay> struct Shared {
-    // Rows of a tile that passes. Where keys stay, a thread has two sums in its registers, and so
-    // fewer registers for scores.
-    static constexpr int PASSING = keys_stay ? 64 : 128;
-    static constexpr int STAGES = keys_stay ? 4 : 2;
+    static constexpr int PASSING = keys_stay ? QUERIES : KEYS;
+    static constexpr bool FEW = !keys_stay && D == 128;
+    static constexpr int STAGES_0 = FEW ? 3 : 4, STAGES_1 = FEW ? 2 : 4;
 
     Tile<STAYING> staying[2];
-    Tile<PASSING> passing[STAGES][2];
-    Numbers numbers[STAGES]; // of the queries that pass; not used where keys pass
-    Barrier staying_full, full[STAGES], empty[STAGES];
+    Tile<PASSING> passing_0[STAGES_0], passing_1[STAGES_1];
+    Numbers numbers[keys_stay ? STAGES_0 : 1]; // of the queries that pass
+    Barrier staying_full, full_0[STAGES_0], full_1[STAGES_1], empty_0[STAGES_0], empty_1[STAGES_1];
 };
 
-extern "C" __constant__ int backward_delta_launch[3] = {128, 64, 0};
+extern "C" __constant__ int backward_delta_launch[3] = {128, QUERIES, 0};
 extern "C" __constant__ int backward_keys_launch[3] = {THREADS, STAYING, int(sizeof(Shared<true>))};
 extern "C" __constant__ int backward_queries_launch[3] = {THREADS, STAYING,
                                                           int(sizeof(Shared<false>))};
 
-// The tiles of 64 queries of a head, of which each has its numbers.
-__device__ inline int tiles_of_numbers(int n_q) { return (n_q + 63) / 64; }
+// How many tiles of numbers a head has room for: those of a multiple of 128 queries.
+__device__ inline int tiles_of_numbers(int n_q) { return (n_q + 127) / 128 * (128 / QUERIES); }
 
 // A pair of bf16 times another, summed.
 __device__ inline float dot(unsigned x, unsigned y) {
     return low_of(x) * low_of(y) + high_of(x) * high_of(y);
 }
 
-// A block prepares the numbers of 64 queries, a warp those of 16.
+// A block prepares the numbers of a tile of queries, each of four warps those of a quarter.
 extern "C" __global__ void __launch_bounds__(128)
 backward_delta(const Bf16* output, const Bf16* d_output, const float* lse, float* numbers,
                int n_q) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y;
     const auto* o = reinterpret_cast<const unsigned*>(head_of(output, head, n_q));
     const auto* d_o = reinterpret_cast<const unsigned*>(head_of(d_output, head, n_q));
-    auto& to = reinterpret_cast<Numbers*>(numbers)[size_t(head) * gridDim.x + blockIdx.x];
+    auto& to = reinterpret_cast<Numbers*>(numbers)[size_t(head) * tiles_of_numbers(n_q) + blockIdx.x];
 #pragma unroll 4
-    for (int row = 16 * warp; row < 16 * (warp + 1); ++row) {
-        const int i = blockIdx.x * 64 + row;
+    for (int row = QUERIES / 4 * warp; row < QUERIES / 4 * (warp + 1); ++row) {
+        const int i = blockIdx.x * QUERIES + row;
         const float own_lse = i < n_q ? lse[size_t(head) * n_q + i] : MINUS_INFINITY;
         float sum = 0;
         if (own_lse != MINUS_INFINITY)
@@ -130,16 +142,18 @@ __device__ void produce(Shared<keys_stay>& shared, const Maps& maps, const float
     load<BOX>(shared.staying[0], maps.staying_0, shared.staying_full, work.first_staying, work.head);
     load<BOX>(shared.staying[1], maps.staying_1, shared.staying_full, work.first_staying, work.head);
     for (int t = 0; t < work.tiles; ++t) {
-        const int i = t % shared.STAGES, head = work.passing_head(t), first = work.first_passing(t);
-        wait_empty(shared.empty, t);
-        load<BOX>(shared.passing[i][0], maps.passing_0, shared.full[i], first, head);
-        load<BOX>(shared.passing[i][1], maps.passing_1, shared.full[i], first, head);
+        const int head = work.passing_head(t), first = work.first_passing(t);
+        const int i = t % shared.STAGES_0, j = t % shared.STAGES_1;
+        wait_empty(shared.empty_0, t);
+        load<BOX>(shared.passing_0[i], maps.passing_0, shared.full_0[i], first, head);
         if (keys_stay) {
             const auto* from = reinterpret_cast<const Numbers*>(numbers)
-                               + size_t(head) * tiles_of_numbers(work.n_q) + first / 64;
-            mbarrier_arrive_expecting(shared.full[i], sizeof(Numbers));
-            bulk_load(&shared.numbers[i], from, sizeof(Numbers), shared.full[i]);
+                               + size_t(head) * tiles_of_numbers(work.n_q) + first / QUERIES;
+            mbarrier_arrive_expecting(shared.full_0[i], sizeof(Numbers));
+            bulk_load(&shared.numbers[i], from, sizeof(Numbers), shared.full_0[i]);
         }
+        wait_empty(shared.empty_1, t);
+        load<BOX>(shared.passing_1[j], maps.passing_1, shared.full_1[j], first, head);
     }
 }
 
@@ -147,7 +161,6 @@ __device__ void produce(Shared<keys_stay>& shared, const Maps& maps, const float
 // g + 8 of its warp's 16, and the columns 2t and 2t + 1 of every eight.
 template <bool keys_stay> struct Consumer {
     static constexpr int PASSING = Shared<keys_stay>::PASSING;
-    static constexpr int STAGES = Shared<keys_stay>::STAGES;
 
     Shared<keys_stay>& shared;
     const Work<keys_stay>& work;
@@ -170,10 +183,10 @@ template <bool keys_stay> struct Consumer {
 
     // The numbers of the queries of tile t, from the thread's first column on.
     __device__ const float* lse_of(int t) const {
-        return &shared.numbers[t % STAGES].lse[first_column()];
+        return &shared.numbers[t % shared.STAGES_0].lse[first_column()];
     }
     __device__ const float* delta_of(int t) const {
-        return &shared.numbers[t % STAGES].delta[first_column()];
+        return &shared.numbers[t % shared.STAGES_0].delta[first_column()];
     }
 
     // The numbers of the two rows.
@@ -183,8 +196,9 @@ template <bool keys_stay> struct Consumer {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int i = row() + 8 * half;
-            lse[half] = i < work.n_q ? of_head[i / 64].lse[i % 64] : -MINUS_INFINITY;
-            delta[half] = i < work.n_q ? of_head[i / 64].delta[i % 64] : 0;
+            const Numbers& of_tile = of_head[i / QUERIES];
+            lse[half] = i < work.n_q ? of_tile.lse[i % QUERIES] : -MINUS_INFINITY;
+            delta[half] = i < work.n_q ? of_tile.delta[i % QUERIES] : 0;
         }
     }
 
@@ -198,7 +212,9 @@ template <bool keys_stay> struct Consumer {
     }
 
     // Scores become weights. Those in bf16 are the left factor of dV; of the others `s` keeps the
-    // product with the rule's slope, which the gradients of the scores need.
+    // product with the rule's slope, which the gradients of the scores need. Of what is hidden,
+    // the weight is 0. Keys past the end are hidden where they pass, and where queries that exist
+    // look at them; where keys stay, their rows may become infinite, and are not stored.
     template <bool cut> __device__ void to_weights(int t) {
         const int first = work.first_passing(t) + first_column(), shift = work.n_k - work.n_q;
         const int head = keys_stay ? work.passing_head(t) : work.head;
@@ -215,7 +231,7 @@ template <bool keys_stay> struct Consumer {
                 const float slope = slope_of_change(LN_2 * score, head, distance);
                 const float own_lse = keys_stay ? lse_of(t)[column + e] : lse[half];
                 const float weight = exp2f(changed_power(score, head, distance) - own_lse);
-                // Behind the last key, the distance from any query is negative, too.
+                // With a causal mask, keys past the end are also at a negative distance.
                 const bool hidden =
                     cut && (CAUSAL ? distance < 0 : !keys_stay && first + column + e >= work.n_k);
                 pair[e] = hidden ? 0 : weight;
@@ -238,41 +254,44 @@ template <bool keys_stay> struct Consumer {
     }
 
     __device__ void begin_scores(int t) {
-        wait_full(shared.full, t);
-        begin_product(s, shared.staying[0], 64 * number, shared.passing[t % STAGES][0]);
+        wait_full(shared.full_0, t);
+        begin_product(s, shared.staying[0], 64 * number, shared.passing_0[t % shared.STAGES_0]);
     }
 
     // dK += dSᵀ Q or dQ += dS K; the scale comes in the end.
     __device__ void begin_first_sum(int t) {
-        begin_sum(sums[0], d_scores, shared.passing[t % STAGES][0]);
+        begin_sum(sums[0], d_scores, shared.passing_0[t % shared.STAGES_0]);
     }
 
     // ANCHOR: step
     // From the scores of tile t to their gradients.
     template <bool cut> __device__ void finish_entries(int t) {
-        const auto& values_or_d_o = shared.passing[t % STAGES][1];
+        const auto& values_or_d_o = shared.passing_1[t % shared.STAGES_1];
+        wait_full(shared.full_1, t);
         begin_product(d_weights, shared.staying[1], 64 * number, values_or_d_o);
-        to_weights<cut>(t); // beside the product for d_weights
+        to_weights<cut>(t); // beside that product
         if (keys_stay) begin_sum(sums[1], weights, values_or_d_o); // dV += Aᵀ dO
-        wgmma_wait<keys_stay>();
+        wgmma_wait<keys_stay ? 1 : 0>(); // d_weights are there
         pin(d_weights);
-        to_d_scores(t); // beside the sum
+        to_d_scores(t); // beside the sum, if there is one
         wgmma_wait<0>();
         if (keys_stay) pin(sums[1]), pin(weights);
+        release(shared.empty_1, t);
     }
 
-    // The scores of a tile are begun together with the sum of the tile before.
+    // The sum of the tile before is begun together with the scores of this one.
     template <bool cut> __device__ void step(int t) {
         begin_first_sum(t - 1);
         begin_scores(t);
         wgmma_wait<0>();
         pin(sums[0]), pin(d_scores), pin(s);
-        release(shared.empty, t - 1);
+        release(shared.empty_0, t - 1);
         finish_entries<cut>(t);
     }
     // ANCHOR_END: step
 
-    __device__ void first() { // the first tile, which may be the last
+    // The first tile. It is one that may be cut: by the diagonal, or because it is also the last.
+    __device__ void first() {
         begin_scores(0);
         wgmma_wait<0>();
         pin(s);
@@ -303,6 +322,15 @@ template <bool keys_stay> struct Consumer {
     }
 };
 
+// `full` waits for so many copies, `empty` for all warps of the consumers.
+template <int stages>
+__device__ void init_ring(Barrier (&full)[stages], Barrier (&empty)[stages], int copies) {
+    for (int i = 0; i < stages; ++i) {
+        mbarrier_init(full[i], copies);
+        mbarrier_init(empty[i], 4 * CONSUMERS);
+    }
+}
+
 template <bool keys_stay>
 __device__ void run(const Maps& maps, const float* numbers, Bf16* gradient_0, Bf16* gradient_1,
                     int n_q, int n_k, float scale) {
@@ -311,10 +339,8 @@ __device__ void run(const Maps& maps, const float* numbers, Bf16* gradient_0, Bf
 
     if (threadIdx.x == 0) {
         mbarrier_init(shared.staying_full, 2); // tiles
-        for (int i = 0; i < shared.STAGES; ++i) {
-            mbarrier_init(shared.full[i], keys_stay ? 3 : 2); // tiles, and numbers
-            mbarrier_init(shared.empty[i], 4 * CONSUMERS);    // a warp each
-        }
+        init_ring(shared.full_0, shared.empty_0, keys_stay ? 2 : 1); // a tile, and numbers
+        init_ring(shared.full_1, shared.empty_1, 1);
         mbarrier_init_fence();
     }
     __syncthreads();

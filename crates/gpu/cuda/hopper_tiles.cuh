@@ -25,7 +25,8 @@ template <int stages> __device__ void wait_empty(Barrier (&empty)[stages], int t
     mbarrier_wait(empty[t % stages], t / stages % 2 ^ 1);
 }
 
-// A warp has no more use for the tile. Its lanes have all waited for their products.
+// A warp has no more use for the tile. Its lanes have all waited for their products, which also
+// brings them together: what they read themselves, they have read.
 template <int stages> __device__ void release(Barrier (&empty)[stages], int t) {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(empty[t % stages]);
 }
@@ -79,8 +80,9 @@ __device__ void to_bf16(unsigned (&w)[groups][4], const float (&s)[8 * groups]) 
 }
 
 // Writes a warp's 16 rows of O, times a factor for each of the thread's two rows, to `to` (n, D)
-// from row `first` on. They go through rows `place` to `place` + 15 of a tile, which no thread reads
-// any more, so that 16 bytes a lane go out, whole rows by neighbouring lanes.
+// from row `first` on. They go through rows `place` to `place` + 15 of a tile, which no thread, no
+// product and no copy uses any more, so that 16 bytes a lane go out, whole rows by neighbouring
+// lanes.
 template <int rows>
 __device__ void store_rows(const float (&o)[D / 2], const float (&factors)[2], Tile<rows>& tile,
                            int place, Bf16* to, int first, int n) {

@@ -117,7 +117,7 @@ pub const D_K: Tensor = Tensor { name: "d_k", size: Size::Keys };
 pub const D_V: Tensor = Tensor { name: "d_v", size: Size::Keys };
 /// rowsum(dO ⊙ O)
 const DELTA: Tensor = Tensor { name: "delta", size: Size::Rows };
-/// The log-sum-exp of each query, in powers of two, and its delta, for 64 queries after another.
+/// The log-sum-exp of each query, in powers of two, and its delta, for one tile of queries after another.
 const NUMBERS: Tensor = Tensor { name: "numbers", size: NUMBERS_OF_TILES };
 
 /// The keys, in pages.
@@ -166,8 +166,8 @@ const ROWS_OF_PARTS: Size = Size::Other(&OtherSize {
 });
 
 const NUMBERS_OF_TILES: Size = Size::Other(&OtherSize {
-    sizes: |shape| [shape.heads, shape.n_q.div_ceil(BOX) * BOX, 2],
-    formula: "heads · ⌈n_q / 64⌉ · 64 · 2",
+    sizes: |shape| [shape.heads, shape.n_q.div_ceil(128) * 128, 2],
+    formula: "heads · ⌈n_q / 128⌉ · 128 · 2",
     numbers: Some(Numbers::F32),
     below: None,
 });

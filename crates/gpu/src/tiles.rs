@@ -79,12 +79,12 @@ tiles! {
         CONSUMERS = 2, "CONSUMERS";
         /// Rows that a block keeps.
         STAYING = 128, "STAYING";
-        /// Rows that the copy engine brings at once, and queries whose numbers lie together.
+        /// Rows that the copy engine brings at once.
         BOX = 64, "BOX";
         /// Queries of a tile that passes.
-        QUERIES = 64, "Shared<true>::PASSING";
+        QUERIES = 64, "QUERIES";
         /// Keys of a tile that passes.
-        KEYS = 128, "Shared<false>::PASSING";
+        KEYS = 128, "KEYS";
         /// Registers of a thread of a consumer, once they were dealt out again.
         CONSUMER_REGISTERS = 240, "CONSUMER_REGISTERS";
     }
