@@ -66,38 +66,43 @@ impl Loads {
     }
 }
 
-/// Clocks of the tensor cores for a tile of one consumer, with so many sums.
-pub fn products(passing: usize, sums: usize) -> usize {
-    (2 + sums) * ROWS * passing * D / TENSOR
-}
-
-/// Clocks of a consumer's pieces of work for one tile of queries.
+/// Clocks of a consumer's pieces of work for one tile.
 pub struct Plan {
-    /// Each of the four products.
+    /// Each of the products.
     pub product: usize,
-    /// From scores to weights: a multiply-add, an exponential and half a conversion for each.
+    /// From scores to weights: a multiply-add and an exponential for each, and half a conversion if they are a left factor.
     pub weights: usize,
     /// From gradients of weights to those of scores: a difference, a product and half a conversion.
     pub d_scores: usize,
+    sums: usize,
 }
 
 impl Plan {
-    /// Of `backward_keys`.
-    pub fn of_keys() -> Self {
-        let entries = ROWS * QUERIES;
-        let conversions = entries / 2 / COMPARISONS;
-        Self {
-            product: entries * D / TENSOR,
-            weights: entries / LANES + entries / EXPONENTIALS + conversions,
-            d_scores: 2 * entries / LANES + conversions,
-        }
+    /// Of `backward_keys` and of `backward_queries`.
+    pub fn of_functions() -> [Self; 2] {
+        [(QUERIES, 2), (KEYS, 1)].map(|(passing, sums)| {
+            let entries = ROWS * passing;
+            let conversions = entries / 2 / COMPARISONS;
+            Self {
+                product: entries * D / TENSOR,
+                weights: entries / LANES
+                    + entries / EXPONENTIALS
+                    + (sums - 1) * conversions,
+                d_scores: 2 * entries / LANES + conversions,
+                sums,
+            }
+        })
     }
 
-    /// Clocks from one tile to the next of a consumer that is alone: two products, weights beside a third, the fourth beside
-    /// the gradients of scores.
+    /// Clocks of all its products.
+    pub fn products(&self) -> usize {
+        (2 + self.sums) * self.product
+    }
+
+    /// Clocks from one tile to the next of a consumer that is alone: two products, weights beside a third, and the gradients of scores,
+    /// beside a fourth if there is one.
     pub fn of_tile(&self) -> usize {
-        2 * self.product
-            + self.product.max(self.weights)
-            + self.product.max(self.d_scores)
+        let fourth = (self.sums - 1) * self.product;
+        2 * self.product + self.product.max(self.weights) + fourth.max(self.d_scores)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! All is counted for one score, one query against one key, in clocks of one multiprocessor, for long sequences without a mask.
 
-use super::backward::{self, Loads};
+use super::backward::{Loads, Plan};
 use super::banks::{self, D};
 use super::machine::{
     BANKS, EXPONENTIALS, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP, clock_f32,
@@ -306,10 +306,10 @@ fn backward_in_f32() -> Counted {
 /// The same seven products on tensor cores.
 fn backward_hopper() -> Counted {
     use tiles::backward_hopper::{KEYS, QUERIES, STAYING};
-    let function = |passing: usize, sums: usize, loads: &Loads, others: f64| {
+    let function = |passing: usize, plan: &Plan, loads: &Loads, others: f64| {
         let scores = (64 * passing) as f64;
         Demands {
-            tensor: backward::products(passing, sums) as f64 / scores,
+            tensor: plan.products() as f64 / scores,
             instructions: instructions(others),
             loads: loads.all() / scores,
             exponentials: EXPONENTIAL,
@@ -317,10 +317,11 @@ fn backward_hopper() -> Counted {
         }
     };
     let [keys, queries] = Loads::of_functions();
+    let [of_keys, of_queries] = Plan::of_functions();
     // A multiply-add and an exponential, a difference and a product, half a conversion for each sum, and the loads of numbers.
     let functions = vec![
-        function(QUERIES, 2, &keys, 4.0 + 2.0 * 0.5 + 0.5),
-        function(KEYS, 1, &queries, 4.0 + 0.5),
+        function(QUERIES, &of_keys, &keys, 4.0 + 2.0 * 0.5 + 0.5),
+        function(KEYS, &of_queries, &queries, 4.0 + 0.5),
     ];
     (functions, 2.0 * arriving(2, STAYING))
 }

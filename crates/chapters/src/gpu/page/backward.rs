@@ -1,9 +1,9 @@
 //! Kernel 6: the registers of a consumer, a tile's way through the tensor cores and the threads, and what both wait for.
 
-use super::told;
+use super::{predicted, told};
 use crate::figures::format::{integer, percent, significant};
 use crate::figures::{Area, BLUE, GREEN, MUTED, TEXT, label, line, text, text_box};
-use crate::gpu::backward::{Loads, Plan, Registers, products};
+use crate::gpu::backward::{Loads, Plan, Registers};
 use crate::gpu::ladder::{Step, backward_on_tensor_cores};
 use crate::gpu::machine::N;
 use crate::gpu::measured::{find, speed};
@@ -18,6 +18,7 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
     super::ladder::demands_of(page, &step, &measured(times, &step)?);
     let (_, most) = step.predicted();
     let expected = most * of_kernel_4;
+    page.value("predicted-kernel-6", predicted(&step));
     page.value("backward-limit", percent(most, 0));
     page.value("backward-expected", percent(expected, 0));
     page.value("backward-tflops", significant(expected * step.roof() / 1e12, 2));
@@ -26,16 +27,23 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
     loads_table(page);
     page.value("backward-registers", integer(CONSUMER_REGISTERS));
     page.value("backward-too-many", integer(Registers::new(2 * QUERIES, 2).all()));
-    let plan = Plan::of_keys();
+    let plans = Plan::of_functions();
+    let idle = plans.each_ref().map(|plan| plan.of_tile() - plan.products());
+    page.value("backward-idle-keys", integer(idle[0]));
+    page.value("backward-idle-queries", integer(idle[1]));
+    let row = |what: &str, of: fn(&Plan) -> usize| {
+        let clocks = plans.each_ref().map(|plan| integer(of(plan)));
+        [vec![what.to_owned()], clocks.into()].concat()
+    };
     let rows = [
-        ("a product", plan.product),
-        ("from scores to weights", plan.weights),
-        ("from gradients of weights to those of scores", plan.d_scores),
-        ("**a round of a consumer that is alone**", plan.of_tile()),
-        ("**products of both consumers in a round**", 2 * 4 * plan.product),
-    ]
-    .map(|(what, clocks)| vec![what.to_owned(), integer(clocks)]);
-    page.table("clocks-of-kernel-6", &["`backward_keys`, a tile", "clocks"], &rows);
+        row("a product", |plan| plan.product),
+        row("from scores to weights", |plan| plan.weights),
+        row("from gradients of weights to those of scores", |plan| plan.d_scores),
+        row("**a round of a consumer that is alone**", Plan::of_tile),
+        row("**all products of both consumers**", |plan| 2 * plan.products()),
+    ];
+    let names = ["clocks for a tile", "`backward_keys`", "`backward_queries`"];
+    page.table("clocks-of-kernel-6", &names, &rows);
     let says = "Two rows over time, the tensor cores above and the threads of one consumer below. The tensor cores compute dK of tile 4 and \
                 the scores of tile 5, while the threads wait. They compute dA of tile 5, and the threads A; then dV of tile 5, and the \
                 threads dS. Then dK of tile 5 and the scores of tile 6 begin the next round.";
@@ -74,7 +82,7 @@ fn loads_table(page: &mut Page) {
         0 => "–".to_owned(),
         clocks => integer(clocks),
     };
-    let products = [products(QUERIES, 2), products(KEYS, 1)].map(|x| x as f64);
+    let products = Plan::of_functions().map(|plan| plan.products() as f64);
     let rows = [
         ("both factors of $S$ and $dA$", [keys.factors, queries.factors]),
         ("right factors of the sums", [keys.of_sums, queries.of_sums]),
@@ -93,7 +101,7 @@ fn loads_table(page: &mut Page) {
 fn draw(area: &Area) -> Result<()> {
     const LEFT: i32 = 104;
     const ROWS: [i32; 2] = [30, 90];
-    let plan = Plan::of_keys();
+    let [plan, _] = Plan::of_functions();
     let x = |clock: usize| LEFT + (clock * 21 / 64) as i32;
     let bar = |row: usize, (from, to): (usize, usize), name: &str, colour| {
         let (left, right) = (x(from), x(to));

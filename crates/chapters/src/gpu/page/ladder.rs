@@ -5,7 +5,8 @@ use super::{kernel, name, predicted, told};
 use crate::figures::format::{fixed, integer, significant};
 use crate::figures::{BLUE, Color, MUTED, TEXT, VERMILION, filled, label, line, text};
 use crate::gpu::ladder::{
-    Step, atomic_bytes, bytes_of_head, clocks_of_naive_keys, row_of_loads,
+    Step, atomic_bytes, backward_on_tensor_cores, bytes_of_head, clocks_of_naive_keys,
+    row_of_loads,
 };
 use crate::gpu::machine::{H100, N};
 use crate::output::Page;
@@ -13,8 +14,10 @@ use anyhow::Result;
 
 /// The kernels, and the share of its roof that each was measured to reach.
 pub fn generate(page: &mut Page, steps: &[Step; 6], measured: [f64; 6]) -> Result<()> {
-    predicted_table(page, steps);
-    predicted_figure(page, steps, measured)?;
+    let waiting = backward_on_tensor_cores();
+    let all: Vec<_> = steps.iter().chain([&waiting]).collect();
+    predicted_table(page, &all);
+    predicted_figure(page, &all, measured)?;
     for i in [0, 1, 2, 3, 5] {
         demands_of(page, &steps[i], &told(measured[i]));
     }
@@ -57,18 +60,19 @@ fn in_tflops(step: &Step) -> String {
 }
 
 /// The demands of all kernels, and the speed that follows.
-fn predicted_table(page: &mut Page, steps: &[Step; 6]) {
+fn predicted_table(page: &mut Page, steps: &[&Step]) {
     let cell = |(_, x): (&str, f64)| {
         if x < NOTHING { "–".to_owned() } else { significant(x, 2) }
     };
-    let row = |step: &Step| {
+    let row = |step: &&Step| {
         let parts = parts(step).map(cell);
         [&[kernel(step)][..], &parts, &[predicted(step), in_tflops(step)]].concat()
     };
-    let names = parts(&steps[0]).map(|(name, _)| name);
+    let names = parts(steps[0]).map(|(name, _)| name);
     let header =
         [&["kernel"][..], &names, &["predicted, of the roof", "in TFLOP/s"]].concat();
-    page.table("predicted", &header, &steps.each_ref().map(row));
+    let rows: Vec<_> = steps.iter().map(row).collect();
+    page.table("predicted", &header, &rows);
 }
 
 /// The speeds that are predicted of some kernels, beside their roofs.
@@ -80,51 +84,50 @@ fn speeds(page: &mut Page, steps: &[Step]) {
     page.value("most-registers", tflops(before, before.predicted().1));
 }
 
-/// The predicted ranges as bars over a logarithmic axis, with what was measured, and the roofs.
-fn predicted_figure(
-    page: &mut Page,
-    steps: &[Step; 6],
-    measured: [f64; 6],
-) -> Result<()> {
+/// The predicted ranges as bars over a logarithmic axis, with what was measured of the first ones, and the roofs.
+fn predicted_figure(page: &mut Page, steps: &[&Step], measured: [f64; 6]) -> Result<()> {
     const LEFT: i32 = 114;
     const WIDTH: i32 = 506;
     const ROW: i32 = 34;
-    const BASE: i32 = 30 + 6 * ROW;
+    let base = 30 + steps.len() as i32 * ROW;
     let x = |tflops: f64| LEFT + (f64::from(WIDTH) * tflops.log10() / 3.3).round() as i32;
-    let ranges = steps.each_ref().map(Step::predicted);
+    let ranges: Vec<_> = steps.iter().map(|step| step.predicted()).collect();
     let says = format!(
-        "Six bars on a logarithmic axis of TFLOP/s, with a line for the roof of the f32 units and one for that of the tensor cores. \
+        "Seven bars on a logarithmic axis of TFLOP/s, with a line for the roof of the f32 units and one for that of the tensor cores. \
          The bars of kernels 0, 1 and 2 follow one another from left to right below the first line, and so does that of kernel 5. \
-         Those of kernels 3 and 4 lie between the two lines, wide and overlapping. A dark stroke, \
-         the speed that was measured, stands in or beside each bar: {} lie in theirs.",
+         Those of kernels 3, 4 and 6 lie between the two lines, wide and overlapping. A dark stroke, \
+         the speed that was measured, stands in or beside each bar but the last: {} lie in theirs.",
         in_range(&measured, &ranges)
     );
     let title =
-        "The speeds that are predicted of the six kernels, and those that were measured";
-    page.figure("ladder", (title, &says), ((LEFT + WIDTH + 20) as u32, 290), |area| {
+        "The speeds that are predicted of the kernels, and those that were measured";
+    let size = ((LEFT + WIDTH + 20) as u32, (base + 56) as u32);
+    page.figure("ladder", (title, &says), size, |area| {
         for (roof, name) in [(H100.f32, "roof, f32"), (H100.bf16, "roof, tensor cores")] {
-            line(area, &[(x(roof / 1e12), 26), (x(roof / 1e12), BASE)], VERMILION)?;
+            line(area, &[(x(roof / 1e12), 26), (x(roof / 1e12), base)], VERMILION)?;
             label(area, (x(roof / 1e12), 12), name, TEXT)?;
         }
-        for (i, (step, share)) in (0..).zip(steps.iter().zip(measured)) {
+        for (i, step) in steps.iter().enumerate() {
             let (least, most) = step.predicted();
             let ends = [least, most].map(|share| x(share * step.roof() / 1e12));
-            let top = 34 + ROW * i;
+            let top = 34 + ROW * i as i32;
             text(area, (0, top + 10), &format!("{} {}", step.number, name(step)))?;
             filled(
                 area,
                 [(ends[0], top), (ends[1].max(ends[0] + 3), top + 20)],
                 BLUE.mix(0.55),
             )?;
-            let at = x(share * step.roof() / 1e12);
-            filled(area, [(at - 2, top - 4), (at + 2, top + 24)], TEXT)?;
+            if let Some(share) = measured.get(i) {
+                let at = x(share * step.roof() / 1e12);
+                filled(area, [(at - 2, top - 4), (at + 2, top + 24)], TEXT)?;
+            }
         }
-        line(area, &[(LEFT, BASE), (LEFT + WIDTH, BASE)], MUTED)?;
+        line(area, &[(LEFT, base), (LEFT + WIDTH, base)], MUTED)?;
         for tflops in [1.0, 10.0, 100.0, 1000.0] {
-            line(area, &[(x(tflops), BASE), (x(tflops), BASE + 5)], MUTED)?;
-            label(area, (x(tflops), BASE + 18), &fixed(tflops, 0), TEXT)?;
+            line(area, &[(x(tflops), base), (x(tflops), base + 5)], MUTED)?;
+            label(area, (x(tflops), base + 18), &fixed(tflops, 0), TEXT)?;
         }
-        label(area, (LEFT + WIDTH / 2, BASE + 38), "TFLOP/s (logarithmic)", TEXT)
+        label(area, (LEFT + WIDTH / 2, base + 38), "TFLOP/s (logarithmic)", TEXT)
     })
 }
 
