@@ -75,10 +75,10 @@ fn written(page: &mut Page) -> Result<()> {
         &rows,
         &[
             ("numbers", &|(name, _)| (*name).to_owned()),
-            ("tokens whose scores kept their bits", &|(_, run)| {
+            ("tokens whose logits kept their bits", &|(_, run)| {
                 percent(run.same_bits(), 0)
             }),
-            ("largest difference of a score", &|(_, run)| {
+            ("largest difference of a logit", &|(_, run)| {
                 significant(run.largest_difference(), 1)
             }),
             ("texts that diverged", &|(_, run)| {
