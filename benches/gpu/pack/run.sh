@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests this crate's kernels on the GPU of this machine, then times them. Any failure ends it; nothing is skipped.
+# Tests this crate's kernels on the GPU of this machine, then times them. Any failure ends it.
 #
 #   ./run.sh [--output FOLDER] [arguments of `gpu time`]
 #
@@ -7,6 +7,8 @@
 # `--python PROGRAM` names the Python that has PyTorch and the CUDA wheels; without it, python3.
 # A test that takes more than TEST_SECONDS (600) is ended: a kernel that waits for ever would not end by itself.
 # KEEP_GOING=1 times even what a test found wrong: the end is a failure all the same.
+# In the end compute-sanitizer watches every kernel once, if it is there (pip install nvidia-cuda-sanitizer-api), for
+# SANITIZER_SECONDS (60) with each of its tools.
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 
@@ -59,5 +61,29 @@ done
 echo "== times"
 "$here/gpu" time --record "$output/gpu.json" --python "$python" ${arguments[@]+"${arguments[@]}"} ||
     stop "the kernels were not timed, for the reason above"
+
+# The sanitizer of that Python, or of the path. One small test runs every kernel.
+sanitizer=$("$python" - <<'END' 2>/dev/null || true
+import glob, nvidia
+print(next(iter(f for p in nvidia.__path__ for f in glob.glob(f"{p}/*/bin/compute-sanitizer")), ""))
+END
+)
+sanitizer=${sanitizer:-$(command -v compute-sanitizer || true)}
+if [ -n "$sanitizer" ]; then
+    for tool in memcheck racecheck synccheck initcheck; do
+        log=$output/$tool.log
+        echo "== $tool (its words: $log)"
+        status=0
+        timeout --kill-after=10 "${SANITIZER_SECONDS:-60}" "$sanitizer" --tool "$tool" --error-exitcode 9 \
+            "$here/cuda_device" --exact each_run_gives_the_same_bits --test-threads 1 >"$log" 2>&1 || status=$?
+        case $status in
+        0) grep -E 'SUMMARY|^test result' "$log" || true ;;
+        124 | 137) echo "$tool was ended after ${SANITIZER_SECONDS:-60} seconds: it says nothing" ;;
+        *) tail -n 20 -- "$log" >&2; failed+=("$tool") ;;
+        esac
+    done
+else
+    echo "no compute-sanitizer: no tool watched the kernels"
+fi
 [ ${#failed[@]} = 0 ] || stop "timed, but these tests failed: ${failed[*]}"
 echo "done: put $output/gpu.json into records/ of the project, which \`cargo xtask gpu add FILE\` does there"

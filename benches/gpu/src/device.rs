@@ -12,9 +12,9 @@ use rand_distr::StandardNormal;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A kernel that is ready: launches it that often to warm up, then that often on the clock, and returns the seconds of each of
-/// the latter.
-pub type Timed = Box<dyn FnMut(usize, usize) -> Result<Vec<f64>>>;
+/// A kernel that is ready: launches all of its functions, or one alone, that often to warm up, then that often on the clock, and
+/// returns the seconds of each of the latter.
+pub type Timed = Box<dyn FnMut(Option<&str>, usize, usize) -> Result<Vec<f64>>>;
 
 /// A device for our kernels.
 pub trait Device {
@@ -141,8 +141,11 @@ impl Device for OwnKernels {
         };
         let gpu = self.gpu.clone();
         match prepared {
-            Ok(mut tensors) => Ok(Ok(Box::new(move |warm_up, launches| {
-                let times = time(&gpu, warm_up, launches, || tensors.launch())?;
+            Ok(mut tensors) => Ok(Ok(Box::new(move |function, warm_up, launches| {
+                let times = time(&gpu, warm_up, launches, || match function {
+                    Some(name) => tensors.launch_function(name),
+                    None => tensors.launch(),
+                })?;
                 Ok(times.iter().map(Duration::as_secs_f64).collect())
             }))),
             Err(error) if is_refusal(&error) => Ok(Err(format!("{error:#}"))),

@@ -1,6 +1,7 @@
 //! The measurements.
 
 use crate::grid::{Cell, Contestant, Pass};
+use crate::run::Parts;
 use crate::state::State;
 use crate::torch::SIDE;
 use record::statistics::median;
@@ -49,6 +50,8 @@ pub struct MeasuredCell {
     pub rounds: Rounds<Contestant>,
     /// The device's state in the turns of each, as far as it is known.
     pub states: Vec<(Contestant, State)>,
+    /// Of those that have several functions, the times of each alone.
+    pub parts: Vec<(Contestant, Parts)>,
 }
 
 impl MeasuredCell {

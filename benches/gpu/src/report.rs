@@ -2,6 +2,7 @@
 
 use crate::grid::{Contestant, Pass};
 use crate::measured::{Measured, MeasuredCell, Roofs};
+use crate::run::Parts;
 use crate::state::State;
 use crate::torch::{SIDE, Torch};
 use anyhow::Result;
@@ -78,9 +79,11 @@ fn of_roofs(Roofs { copy, products }: &Roofs) -> Vec<Measurement> {
     [copy].into_iter().chain(products.iter().map(product)).collect()
 }
 
-/// The times of a cell, how many times as long as each of our kernels each of PyTorch's backends took, and the device's clock and power
-/// meanwhile.
-fn of_cell(MeasuredCell { cell, rounds, states }: &MeasuredCell) -> Vec<Measurement> {
+/// The times of a cell, how many times as long as each of our kernels each of PyTorch's backends took, the device's clock and power
+/// meanwhile, and the times of functions alone.
+fn of_cell(
+    MeasuredCell { cell, rounds, states, parts }: &MeasuredCell,
+) -> Vec<Measurement> {
     let Shape { heads, kv_heads, n_q, n_k, d, .. } = cell.shape;
     let mut sizes = vec![("n", n_k), ("d", d), ("heads", heads)];
     if cell.pass == Pass::Decoding {
@@ -97,5 +100,13 @@ fn of_cell(MeasuredCell { cell, rounds, states }: &MeasuredCell) -> Vec<Measurem
         let clock = named("clock", Unit::Hertz, state.clock);
         [clock, named("power", Unit::Watts, state.power)]
     };
-    times.into_iter().chain(states.iter().flat_map(state)).collect()
+    let of_parts = |(contestant, parts): &(Contestant, Parts)| {
+        let part = |(function, seconds): &(&str, Vec<f64>)| {
+            let what = format!("{}-part/{contestant}/{function}", cell.pass);
+            common.named(what, Unit::Seconds, (median(seconds), spread(seconds)))
+        };
+        parts.iter().map(part).collect::<Vec<_>>()
+    };
+    let states = states.iter().flat_map(state);
+    times.into_iter().chain(states).chain(parts.iter().flat_map(of_parts)).collect()
 }

@@ -8,7 +8,7 @@ use crate::report::{measurements, of_times};
 use crate::state::{Blind, Sampler, State, Watch};
 use crate::torch::{Torch, script};
 use anyhow::{Context, Result};
-use attention::cuda::Program;
+use attention::cuda::{Function, Program};
 use recorder::rounds::{Rounds, interleave};
 use recorder::write_file;
 use std::time::{Duration, Instant};
@@ -94,8 +94,9 @@ pub fn run(
     for (i, cell) in cells.iter().enumerate() {
         let left: usize = cells[i..].iter().map(|cell| cell.contestants.len()).sum();
         let share = share(end.saturating_duration_since(Instant::now()), left);
-        let (rounds, states) = turns(cell, ours, torch.as_deref_mut(), watch, share)?;
-        let done = MeasuredCell { cell: cell.clone(), rounds, states };
+        let (rounds, states, parts) =
+            turns(cell, ours, torch.as_deref_mut(), watch, share)?;
+        let done = MeasuredCell { cell: cell.clone(), rounds, states, parts };
         let seconds = begun.elapsed().as_secs_f64();
         let (number, count, line) = (i + 1, cells.len(), done.line(&measured.roofs));
         println!("[{number:>2}/{count}, {seconds:>3.0} s] {line}");
@@ -129,7 +130,7 @@ impl Runner {
         let backend = match self {
             Self::Torch(backend) => *backend,
             Self::Ours(program, kernel) => {
-                let seconds = kernel(warm_up, launches);
+                let seconds = kernel(None, warm_up, launches);
                 return seconds.map(Some).with_context(|| at(*program, cell));
             }
         };
@@ -141,7 +142,24 @@ impl Runner {
             |reason: &String| say_absent(Contestant::Torch(backend), cell, reason);
         Ok(seconds.inspect_err(absent).ok())
     }
+
+    /// The seconds of each function alone, if it is one of several: in the launches of one round.
+    fn parts(&mut self, cell: &Cell, plan: Plan) -> Result<Parts> {
+        let Self::Ours(program, kernel) = self else { return Ok(vec![]) };
+        let functions = program.source().functions;
+        if functions.len() < 2 {
+            return Ok(vec![]);
+        }
+        let time = |function: &Function| {
+            let seconds = kernel(Some(function.0), plan.warm_up, plan.launches);
+            Ok((function.0, seconds.with_context(|| at(*program, cell))?))
+        };
+        functions.iter().map(time).collect()
+    }
 }
+
+/// Functions, and the seconds of each launch of them.
+pub type Parts = Vec<(&'static str, Vec<f64>)>;
 
 fn at(program: Program, cell: &Cell) -> String {
     format!("{program}, {cell}")
@@ -151,8 +169,8 @@ fn say_absent(contestant: Contestant, cell: &Cell, reason: &str) {
     eprintln!("absent: {contestant}, {cell}: {reason}");
 }
 
-/// The times of a cell, and the device's median state in the turns of each contestant.
-type Turns = (Rounds<Contestant>, Vec<(Contestant, State)>);
+/// The times of a cell, the device's median state in the turns of each contestant, and the times of the functions of each.
+type Turns = (Rounds<Contestant>, Vec<(Contestant, State)>, Vec<(Contestant, Parts)>);
 
 /// Interleaves the contestants, in rounds. One that refuses once is not asked again.
 fn turns(
@@ -162,7 +180,7 @@ fn turns(
     watch: &dyn Watch,
     share: f64,
 ) -> Result<Turns> {
-    let mut ready = vec![];
+    let (mut ready, mut parts) = (vec![], vec![]);
     for &contestant in &cell.contestants {
         let mut runner = match contestant {
             Contestant::Torch(backend) => Runner::Torch(backend),
@@ -180,7 +198,9 @@ fn turns(
         let warm_up = usize::from(!contestant.is_ours());
         if let Some(first) = runner.time(torch.as_deref_mut(), cell, warm_up, 1)? {
             let seconds = first.into_iter().fold(f64::INFINITY, f64::min);
-            ready.push((contestant, (runner, Plan::new(seconds, share))));
+            let plan = Plan::new(seconds, share);
+            parts.push((contestant, runner.parts(cell, plan)?));
+            ready.push((contestant, (runner, plan)));
         }
     }
     let mut states: Vec<(Contestant, Vec<State>)> = vec![];
@@ -203,7 +223,7 @@ fn turns(
         State::median_of(&all).map(|state| (contestant, state))
     });
     let states = of_all.filter(|(one, _)| rounds.seconds(*one).is_some()).collect();
-    Ok((rounds, states))
+    Ok((rounds, states, parts))
 }
 
 /// The launches of one contestant on a cell.

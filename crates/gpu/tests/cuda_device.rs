@@ -538,7 +538,11 @@ fn every_misuse_is_an_error_with_this_text() {
         "`v` has 192 entries but kv_heads · n_k · d = 320"
     );
 
-    let tensors = gpu.tensors(TILED, good, &[]).unwrap();
+    let mut tensors = gpu.tensors(TILED, good, &[]).unwrap();
+    assert_eq!(
+        tensors.launch_function("scores").unwrap_err().to_string(),
+        "`name` is `scores` but kernel `tiled` has attention_forward"
+    );
     assert_eq!(
         tensors.read(D_Q).unwrap_err().to_string(),
         "`tensor` is `d_q` but kernel `tiled` takes no such tensor"

@@ -36,7 +36,10 @@ impl Device for Fake {
             return Ok(Err("it takes 90.0 GiB".to_owned()));
         }
         let seconds = if is_naive { 1.0 } else { 2e-3 };
-        Ok(Ok(Box::new(move |_, launches| Ok(vec![seconds; launches]))))
+        Ok(Ok(Box::new(move |function, _, launches| {
+            let part = if function.is_some() { 0.25 } else { 1.0 };
+            Ok(vec![part * seconds; launches])
+        })))
     }
 
     fn copy_bandwidth(&mut self) -> Result<f64> {
@@ -110,6 +113,9 @@ fn times_and_ratios_reach_the_record_and_the_line() {
     assert_eq!((clock.unit, clock.median), (Unit::Hertz, 1.755e9));
     let power = find("backward-power/backward");
     assert_eq!((power.unit, power.median), (Unit::Watts, 400.0));
+    assert_eq!(find("forward-part/naive/softmax").median, 0.25);
+    assert_eq!(find("backward-part/backward/backward_keys").median, 0.25 * 2e-3);
+    assert!(record.all("forward-part/tiled/attention_forward", "f32").next().is_none());
     let backward = find("backward/torch-efficient").median;
     assert_eq!(find("backward/torch-efficient / backward").median, backward / 2e-3);
     assert!(backward > 2.0 * efficient);

@@ -244,7 +244,7 @@ impl Device {
 /// ```
 #[derive(Debug)]
 pub struct Tensors {
-    program: Program,
+    pub(super) program: Program,
     pub(super) shape: Shape,
     pub(super) functions: Arc<Vec<Loaded>>,
     pub(super) stream: Arc<CudaStream>,
@@ -291,6 +291,13 @@ impl Tensors {
         let [heads, n, _] = tensor.sizes(self.shape);
         Ok(side_by_side(&self.read(tensor)?, heads, n))
     }
+}
+
+/// A function that the program has none of.
+pub(super) fn no_such_function(program: Program, name: &str) -> Error {
+    let names: Vec<_> = program.source().functions.iter().map(|one| one.0).collect();
+    let expected = format!("{program} has {}", names.join(", "));
+    wrong_value("name", format!("`{name}`"), expected).into()
 }
 
 /// A tensor that the program has none of.

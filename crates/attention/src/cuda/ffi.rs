@@ -6,7 +6,7 @@
 //! them.
 #![allow(unsafe_code)]
 
-use super::device::{OnDevice, Tensors};
+use super::device::{OnDevice, Tensors, no_such_function};
 use super::program::{Function, Parameter, Program, Shape, Source, Tensor};
 use super::{Error, Result};
 use crate::dot_product::scale;
@@ -165,43 +165,53 @@ impl Tensors {
     /// The driver refuses. A kernel that fails while it runs is an error of the next
     /// call that waits.
     pub fn launch(&mut self) -> Result<()> {
-        let Tensors { shape, functions, stream, all, .. } = self;
+        let functions = self.program.source().functions;
+        functions.iter().try_for_each(|function| self.launch_function(function.0))
+    }
+
+    /// Launches one function of the program alone, as to time it. What those before it
+    /// should have written is as it was.
+    ///
+    /// # Errors
+    /// The program has no such function, or as [`Tensors::launch`].
+    pub fn launch_function(&mut self, name: &str) -> Result<()> {
+        let Tensors { program, shape, functions, stream, all } = self;
         let (n_q, n_k) = (shape.n_q as i32, shape.n_k as i32);
         let scale = scale::<f32>(shape.d);
-        for kernel in functions.iter() {
-            let Function(name, parameters) = kernel.function;
-            let maps = Map::all(parameters, all, stream, *shape)?;
-            let mut maps = maps.iter();
-            let mut unused: Vec<_> = all.iter_mut().collect();
-            let mut take = |tensor: Tensor| {
-                let place = unused.iter().position(|data| data.tensor == tensor);
-                &mut unused.swap_remove(place.expect("a list has it once")).bytes
+        let kernel = functions.iter().find(|kernel| kernel.function.0 == name);
+        let kernel = kernel.ok_or_else(|| no_such_function(*program, name))?;
+        let Function(name, parameters) = kernel.function;
+        let maps = Map::all(parameters, all, stream, *shape)?;
+        let mut maps = maps.iter();
+        let mut unused: Vec<_> = all.iter_mut().collect();
+        let mut take = |tensor: Tensor| {
+            let place = unused.iter().position(|data| data.tensor == tensor);
+            &mut unused.swap_remove(place.expect("a list has it once")).bytes
+        };
+        let mut launch = stream.launch_builder(&kernel.handle);
+        for &parameter in parameters {
+            match parameter {
+                Parameter::Reads(tensor) => launch.arg(&*take(tensor)),
+                Parameter::Writes(tensor) => launch.arg(take(tensor)),
+                Parameter::Map(..) => launch.arg(maps.next().expect("one each")),
+                Parameter::QueryCount => launch.arg(&n_q),
+                Parameter::KeyCount => launch.arg(&n_k),
+                Parameter::Scale => launch.arg(&scale),
             };
-            let mut launch = stream.launch_builder(&kernel.handle);
-            for &parameter in parameters {
-                match parameter {
-                    Parameter::Reads(tensor) => launch.arg(&*take(tensor)),
-                    Parameter::Writes(tensor) => launch.arg(take(tensor)),
-                    Parameter::Map(..) => launch.arg(maps.next().expect("one each")),
-                    Parameter::QueryCount => launch.arg(&n_q),
-                    Parameter::KeyCount => launch.arg(&n_k),
-                    Parameter::Scale => launch.arg(&scale),
-                };
-            }
-            // ANCHOR: launch
-            let (blocks, heads) = kernel.blocks(*shape);
-            let config = LaunchConfig {
-                grid_dim: (blocks, heads, 1),
-                block_dim: (kernel.threads, 1, 1),
-                shared_mem_bytes: kernel.shared_bytes,
-            };
-            // SAFETY: Each tensor is alive, on this device, of the length that the shape
-            // says, and borrowed alone if it is written. The program has the parameters
-            // of its list and stays inside of these, as its author has promised.
-            let launched = unsafe { launch.launch(config) };
-            // ANCHOR_END: launch
-            launched.map_err(Error::driver(format!("launch `{name}`")))?;
         }
+        // ANCHOR: launch
+        let (blocks, heads) = kernel.blocks(*shape);
+        let config = LaunchConfig {
+            grid_dim: (blocks, heads, 1),
+            block_dim: (kernel.threads, 1, 1),
+            shared_mem_bytes: kernel.shared_bytes,
+        };
+        // SAFETY: Each tensor is alive, on this device, of the length that the shape
+        // says, and borrowed alone if it is written. The program has the parameters
+        // of its list and stays inside of these, as its author has promised.
+        let launched = unsafe { launch.launch(config) };
+        // ANCHOR_END: launch
+        launched.map_err(Error::driver(format!("launch `{name}`")))?;
         Ok(())
     }
 }
