@@ -253,6 +253,41 @@ fn kernel_6_waits_for_tensor_cores_and_almost_for_its_loads() {
         (relative.tensor - 1.4).abs() < 1e-9 && relative.loads > 0.8 * relative.tensor
     );
     assert_eq!(relative.together(), relative.tensor);
+    let [keys, queries] = Loads::of_functions();
+    let of_products = plans.each_ref().map(|plan| plan.products() as f64);
+    assert_eq!(keys.factors, 2.0 * plans[0].product as f64);
+    assert!(keys.all() / of_products[0] > 0.9 && queries.all() / of_products[1] < 0.9);
+}
+
+/// "*Tiled* … lies near its upper end", "*registers* and *backward* … near the lower end", "The two kernels on tensor cores lie in the middle"
+#[test]
+fn speeds_lie_in_their_ranges_as_the_page_says() {
+    let record = committed().of_one_machine(["gpu"]).unwrap();
+    let shares = super::page::shares(&record[0], &steps()).unwrap();
+    let place = |i: usize| {
+        let (least, most) = steps()[i].predicted();
+        (shares[i] - least) / (most - least)
+    };
+    assert!(place(1) > 0.7 && place(1) < 1.0);
+    assert!([2, 5].into_iter().all(|i| (0.0..0.25).contains(&place(i))));
+    assert!([3, 4].into_iter().all(|i| (0.3..0.6).contains(&place(i))));
+    let [_, tiled, registers, .., backward] = steps().each_ref().map(Step::relative);
+    assert!(tiled.loads > 2.0 * tiled.instructions);
+    assert!(registers.loads > 0.5 * registers.instructions);
+    assert!(backward.loads > 0.8 * backward.instructions);
+}
+
+/// "At the shortest length kernel 4 is always slower than cuDNN", "At the longer lengths kernel 4 is level or faster"; kernel 5 beside *math*
+#[test]
+fn kernels_beside_pytorch_are_as_the_page_says() {
+    let [record] = committed().of_one_machine(["gpu"]).unwrap();
+    for m in record.all("forward/torch-cudnn / hopper", "bf16") {
+        let is_short = m.sizes["n"] == 1024;
+        assert!(if is_short { m.median < 1.0 } else { m.median > 0.98 }, "{m:?}");
+    }
+    for m in record.all("backward/torch-math / backward", "f32") {
+        assert_eq!(m.median > 1.0, m.settings["mask"] == "causal", "{m:?}");
+    }
 }
 
 /// "Arithmetic is nearly free here"; "as fast as a copy" if everything overlaps

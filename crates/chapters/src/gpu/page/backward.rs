@@ -1,6 +1,6 @@
 //! Kernel 6: the registers of a consumer, a tile's way through the tensor cores and the threads, and what both wait for.
 
-use super::{predicted, told};
+use super::told;
 use crate::figures::format::{integer, percent, significant};
 use crate::figures::{Area, BLUE, GREEN, MUTED, TEXT, label, line, text, text_box};
 use crate::gpu::backward::{Loads, Plan, Registers};
@@ -18,7 +18,6 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
     super::ladder::demands_of(page, &step, &measured(times, &step)?);
     let (_, most) = step.predicted();
     let expected = most * of_kernel_4;
-    page.value("predicted-kernel-6", predicted(&step));
     page.value("backward-limit", percent(most, 0));
     page.value("backward-expected", percent(expected, 0));
     page.value("backward-tflops", significant(expected * step.roof() / 1e12, 2));

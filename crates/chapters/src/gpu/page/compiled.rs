@@ -26,12 +26,12 @@ pub fn in_words(record: &Record) -> Result<String> {
         ]
     };
     let rows: Vec<_> = functions.iter().map(row).collect();
-    // Kernel 4 deals its registers out again when it runs, which the report does not say.
+    // Kernels 4 and 6 deal their registers out again when they run, which the report does not say.
     let hopper = functions.iter().rfind(|(kernel, ..)| *kernel == "hopper");
     let note = hopper.map(|(.., needs)| {
         format!(
-            " The {} of *hopper* are those at the launch; then each thread of its producer keeps {PRODUCER_REGISTERS}, and each of its \
-             consumers has {CONSUMER_REGISTERS}.",
+            " The {} of kernels 4 and 6 are those at the launch; then each thread of a producer keeps {PRODUCER_REGISTERS}, and each of a \
+             consumer has {CONSUMER_REGISTERS}.",
             needs.registers
         )
     });
@@ -49,7 +49,7 @@ pub fn in_words(record: &Record) -> Result<String> {
         "warps",
     ];
     Ok(format!(
-        "{}\nWithout a mask, $d = {D}$, for `sm_90` (`sm_90a` for the kernel *hopper*); compiled with NVRTC {nvrtc} on {}.{}\n",
+        "{}\nWithout a mask, $d = {D}$, for `sm_90` (`sm_90a` for kernels 4 and 6); compiled with NVRTC {nvrtc} on {}.{}\n",
         table(&header, &rows),
         record.day(),
         note.unwrap_or_default()

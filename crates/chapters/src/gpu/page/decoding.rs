@@ -16,7 +16,8 @@ use anyhow::{Context, Result};
 use gpu::tiles::{decode, hopper};
 use record::{Measurement, Record};
 
-pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()> {
+/// Returns the predicted share of a copy's speed.
+pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<String> {
     let copy = times.all("roof/copy", "f32").next().context("no copy was timed")?.median;
     let longest = LENGTHS[LENGTHS.len() - 1];
     let functions = needs(kernels)?;
@@ -43,11 +44,12 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()>
     page.value("decode-load-clocks", fixed(demands.loads, 0));
     page.value("decode-loads", significant(demands.loads / demands.slow, 2));
     lengths(page, copy);
-    asked(page, copy, times);
+    let predicted = asked(page, copy, times);
     let says = "Two boxes side by side, a split each, with eight pages of keys of a text in order. The pages bear the numbers of the warps \
                 that read them, 0 to 3 and again 0 to 3. Lines lead from the pages to their warps, and arrows from the four warps of a box to \
                 one result of the split. The results of both splits are merged into the output.";
-    page.figure("splits", ("The splits of a text", says), (640, 268), draw)
+    page.figure("splits", ("The splits of a text", says), (640, 268), draw)?;
+    Ok(predicted)
 }
 
 fn micros(seconds: f64) -> String {
@@ -74,7 +76,7 @@ fn lengths(page: &mut Page, copy: f64) {
 }
 
 /// What a key asks of each part of a multiprocessor, beside the time in which it arrives.
-fn asked(page: &mut Page, copy: f64, times: &Record) {
+fn asked(page: &mut Page, copy: f64, times: &Record) -> String {
     let demands = demands(copy);
     let mut rows: Vec<_> = [
         ("slow memory", demands.slow),
@@ -91,7 +93,8 @@ fn asked(page: &mut Page, copy: f64, times: &Record) {
     rows.push(vec!["**measured**".to_owned(), measured(times, copy)]);
     let header = ["kernel 7: time for", "in units of the copy's time"];
     page.table("kernel-7", &header, &rows);
-    page.value("predicted-decode", range);
+    page.value("predicted-decode", range.as_str());
+    range
 }
 
 /// The share of the copy's speed at the longest text, if a GPU has run the kernel.

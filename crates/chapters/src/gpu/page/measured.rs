@@ -15,12 +15,18 @@ use crate::records::provenance;
 use anyhow::{Context, Result, ensure};
 use record::{Record, Unit};
 
-/// Writes the section's tables, and what other sections say of the measurements.
-pub fn generate(page: &mut Page, record: &Record, steps: &[Step; 6]) -> Result<()> {
-    page.file("measured.md", in_words(record, steps)?);
+/// Writes the section's tables, and what other sections say of the measurements. `waiting` are kernels that no GPU has run, with their
+/// predictions.
+pub fn generate(
+    page: &mut Page,
+    record: &Record,
+    steps: &[Step; 6],
+    waiting: &[[String; 2]],
+) -> Result<()> {
+    page.file("measured.md", in_words(record, steps, waiting)?);
     roofs(page, record)?;
     let shares = shares(record, steps)?;
-    for i in [0, 2] {
+    for i in [0, 2, 4] {
         let (step, share) = (&steps[i], shares[i]);
         page.value(format!("measured-{}", step.name), told(share));
     }
@@ -47,7 +53,7 @@ pub fn generate(page: &mut Page, record: &Record, steps: &[Step; 6]) -> Result<(
         let speed = shares[i] * steps[i].roof() / 1e12;
         page.value(key, percent(speed / published.speeds[0], 0));
     }
-    beside_pytorch(page, record, &steps[5])
+    beside_pytorch(page, record)
 }
 
 /// Where a share of the roof lies beside the range that was predicted: the end of a sentence about a kernel.
@@ -110,7 +116,12 @@ fn where_the_rest_went(page: &mut Page, steps: &[Step; 6], shares: [f64; 6]) {
         vec![what, tflops(speeds[i]), gain, waits]
     };
     let rows: Vec<_> = (0..5).map(row).collect();
-    let header = ["kernel, and what is new", "TFLOP/s", "gain", "what it then waits for"];
+    let header = [
+        "kernel, and what is new",
+        "TFLOP/s",
+        "gain",
+        "what it then waits for, by our counts",
+    ];
     page.table("where-the-rest-went", &header, &rows);
     page.value("slowest-tflops", tflops(speeds[0]));
     page.value("fastest-tflops", tflops(speeds[4]));
@@ -156,17 +167,15 @@ fn wins(record: &Record, what: &str, dtype: &str) -> String {
 }
 
 /// What the text tells of backends of PyTorch.
-fn beside_pytorch(page: &mut Page, record: &Record, backward: &Step) -> Result<()> {
+fn beside_pytorch(page: &mut Page, record: &Record) -> Result<()> {
     for (key, what, dtype) in [
         ("wins-tensor-cores", "forward/torch-flash / tensor_cores", "bf16"),
         ("wins-hopper", "forward/torch-flash / hopper", "bf16"),
         ("wins-over-cudnn", "forward/torch-cudnn / hopper", "bf16"),
         ("wins-backward-efficient", "backward/torch-efficient / backward", "f32"),
-        ("wins-backward-math", "backward/torch-math / backward", "f32"),
     ] {
         page.value(key, wins(record, what, dtype));
     }
-    page.value("allowed-says", allowed_says(record, backward)?);
     // Times of a backend of PyTorch over those of a kernel, which the text tells.
     let mut ratio = |key: &str, (other, own): (&str, &str), dtype: &str, place| {
         let what = format!("forward/{other} / {own}");
@@ -182,26 +191,6 @@ fn beside_pytorch(page: &mut Page, record: &Record, backward: &Step) -> Result<(
     Ok(())
 }
 
-/// Compares the most that the counts allow the backward kernel with what *math* reaches, if that was timed.
-fn allowed_says(record: &Record, backward: &Step) -> Result<String> {
-    let place = (longest(record)?, D as u64, "full");
-    let math = find(record, "backward/torch-math", "f32", place, Unit::Seconds);
-    let Some(math) = math else { return Ok(String::new()) };
-    let (allowed, math) =
-        (backward.predicted().1 * backward.roof(), speed(math, "backward")?);
-    let end = match allowed / math {
-        0.98..1.02 => "it would only draw level",
-        x if x < 1.0 => "it would still be slower",
-        _ => "it would be faster",
-    };
-    Ok(format!(
-        "At the upper end of its range, kernel 5 would reach {} TFLOP/s with wide heads, the longest sequences and no mask. *Math* \
-         measures {} there: {end}.",
-        tflops(allowed),
-        tflops(math)
-    ))
-}
-
 /// The share of its roof that each kernel reaches where the predictions are made: wide heads, the longest sequence, no mask.
 pub fn shares(record: &Record, steps: &[Step; 6]) -> Result<[f64; 6]> {
     let place = (longest(record)?, D as u64, "full");
@@ -215,7 +204,7 @@ pub fn shares(record: &Record, steps: &[Step; 6]) -> Result<[f64; 6]> {
 }
 
 /// Returns the text of the section: all measurements, the longer tables folded.
-fn in_words(record: &Record, steps: &[Step]) -> Result<String> {
+fn in_words(record: &Record, steps: &[Step], waiting: &[[String; 2]]) -> Result<String> {
     ensure!(
         record.machine.accelerator.is_some(),
         "the record `gpu` does not say which GPU"
@@ -226,7 +215,7 @@ fn in_words(record: &Record, steps: &[Step]) -> Result<String> {
         "On an {gpu}, for $d = {D}$ and $n = {}$ without a mask. The last column divides by the speed of a plain product of \
          matrices, in the same type of numbers.\n\n{}",
         integer(n as usize),
-        predicted_table(record, steps, n)?
+        predicted_table(record, steps, waiting, n)?
     );
     text.push_str(&format!(
         "\n<details><summary>How it was measured, and all speeds</summary>\n\n\
@@ -297,7 +286,12 @@ fn dash() -> String {
 }
 
 /// The kernels without a mask: what was predicted and measured, and the share of a plain product's speed.
-fn predicted_table(record: &Record, steps: &[Step], n: u64) -> Result<String> {
+fn predicted_table(
+    record: &Record,
+    steps: &[Step],
+    waiting: &[[String; 2]],
+    n: u64,
+) -> Result<String> {
     let place = (n, D as u64, "full");
     let mut rows = vec![];
     for step in steps {
@@ -313,6 +307,9 @@ fn predicted_table(record: &Record, steps: &[Step], n: u64) -> Result<String> {
         rows.push(vec![kernel(step), predicted(step), share, tflops(speed), of_product]);
     }
     ensure!(!rows.is_empty(), "the record `gpu` has none of the kernels at n = {n}");
+    rows.extend(waiting.iter().map(|[kernel, predicted]| {
+        vec![kernel.clone(), predicted.clone(), "not yet".to_owned(), dash(), dash()]
+    }));
     let header =
         ["kernel", "predicted, of the roof", "measured", "TFLOP/s", "of a plain product"];
     Ok(table(&header, &rows))
@@ -360,7 +357,7 @@ mod tests {
     #[test]
     fn with_a_record_what_was_measured_stands_beside_what_was_predicted() {
         let record = Record::parse("gpu", MADE_UP).unwrap();
-        let text = in_words(&record, &steps()).unwrap();
+        let text = in_words(&record, &steps(), &[]).unwrap();
         assert!(text.contains("Slide Rule 3000 beside Abacus"), "{text}");
         // 4 · 8 · 16384² · 128 FLOPs in 20 ms are 55 TFLOP/s, and 82 % of 67.
         let registers =
@@ -408,7 +405,7 @@ mod tests {
     #[test]
     fn another_machine_is_named() {
         let mut record = Record::parse("gpu", MADE_UP).unwrap();
-        let said = |record: &Record| in_words(record, &steps()).unwrap();
+        let said = |record: &Record| in_words(record, &steps(), &[]).unwrap();
         assert!(said(&record).contains("says little of Slide Rule 3000"));
         record.machine.accelerator = Some("NVIDIA H200".to_owned());
         assert!(!said(&record).contains("not the machine of this chapter"));

@@ -11,12 +11,14 @@ mod measured;
 mod pictures;
 mod pipeline;
 
-use super::ladder::{Step, steps};
+use super::ladder::{Step, backward_on_tensor_cores, steps};
 use super::published::{self, Published};
 use super::{machine::H100, race, source};
 use crate::figures::format::{fixed, integer, percent};
 use crate::output::Page;
 use anyhow::{Context, Result};
+#[cfg(test)]
+pub use measured::shares;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let steps = steps();
@@ -32,8 +34,13 @@ pub fn generate(page: &mut Page) -> Result<()> {
     pipeline::generate(page);
     let kernels = page.records.of_no_machine("kernels")?;
     page.file("compiled.md", compiled::in_words(&kernels)?);
-    measured::generate(page, &times, &steps)?;
-    decoding::generate(page, &times, &kernels)?;
+    let decoding = decoding::generate(page, &times, &kernels)?;
+    let backward = backward_on_tensor_cores();
+    let waiting = [
+        [kernel(&backward), predicted(&backward)],
+        ["7 **decode**".to_owned(), format!("{decoding} of a copy")],
+    ];
+    measured::generate(page, &times, &steps, &waiting)?;
     published(page);
     Ok(())
 }
