@@ -44,6 +44,38 @@ __device__ inline int keys_seen_by(int i, int n_q, int n_k) {
 }
 // ANCHOR_END: visible
 
+// What a mask hides beside the future. It is written as a file of its own when the kernel is
+// compiled, and defines HAS_MASK; how many keys at the beginning are seen by all later queries; of
+// the others, the first that query `i` sees; and the first query to which key `j` is hidden again.
+// Both grow with their argument.
+#ifdef MASK
+#include MASK
+#else
+constexpr bool HAS_MASK = false;
+constexpr int SINKS = 0;
+__device__ inline int first_key_of(int i, int n_q, int n_k) { return 0; }
+__device__ inline int end_of_queries(int j, int n_q, int n_k) { return n_q; }
+#endif
+
+// Does query `i` see key `j`?
+__device__ inline bool sees(int i, int j, int n_q, int n_k) {
+    return j < keys_seen_by(i, n_q, n_k) && (j < SINKS || j >= first_key_of(i, n_q, n_k));
+}
+
+// The tile of `rows` keys at `first`, or the next one of which queries from `i` on see something.
+__device__ inline int next_tile(int first, int rows, int i, int n_q, int n_k) {
+    return first < SINKS ? first : max(first, first_key_of(i, n_q, n_k) / rows * rows);
+}
+
+// The first query that sees key `first`, and the first after it that sees none of the keys from
+// there to `last`: the other way round of `keys_seen_by` and `first_key_of`.
+__device__ inline int first_to_see(int first, int n_q, int n_k) {
+    return CAUSAL ? max(0, first + n_q - n_k) : 0;
+}
+__device__ inline int last_to_see(int first, int last, int n_q, int n_k) {
+    return first < SINKS ? n_q : end_of_queries(min(last, n_k - 1), n_q, n_k);
+}
+
 // The block's dynamic shared memory, seen as the struct that the kernel lays out.
 template <typename Shared> __device__ Shared& shared_memory() {
     extern __shared__ __align__(1024) char memory[];

@@ -18,12 +18,12 @@ scores(const float* q, const float* k, float* s, int n_q, int n_k, float scale) 
     const float* q_i = head_of(q, head, n_q) + size_t(i) * D;
     k = head_of(k, head / GROUP, n_k);
     float* s_i = s + (size_t(head) * n_q + i) * n_k;
-    const int seen = keys_seen_by(i, n_q, n_k);
     for (int j = threadIdx.x; j < n_k; j += THREADS) {
         const float* k_j = k + size_t(j) * D;
         float dot = 0;
         for (int c = 0; c < D; ++c) dot += q_i[c] * k_j[c];
-        s_i[j] = j < seen ? changed(scale * dot, head, i + n_k - n_q - j) : MINUS_INFINITY;
+        s_i[j] = sees(i, j, n_q, n_k) ? changed(scale * dot, head, i + n_k - n_q - j)
+                                      : MINUS_INFINITY;
     }
 }
 // ANCHOR_END: scores

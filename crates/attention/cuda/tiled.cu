@@ -42,7 +42,6 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
     const int first_query = (gridDim.x - 1 - blockIdx.x) * QUERIES, head = blockIdx.y;
     const int row = threadIdx.x / THREADS_A_ROW, part = threadIdx.x % THREADS_A_ROW;
     const int i = first_query + row;
-    const int seen = keys_seen_by(i, n_q, n_k);
     const int seen_by_block = keys_seen_by(first_query + QUERIES - 1, n_q, n_k);
     q = head_of(q, head, n_q);
     k = head_of(k, head / GROUP, n_k), v = head_of(v, head / GROUP, n_k);
@@ -51,7 +50,8 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
     float m = MINUS_INFINITY;        // the largest score so far, in powers of two
     float sum = 0;                   // of the weights so far, relative to m
     float o[D / THREADS_A_ROW] = {}; // the row's columns part, part + 4, …
-    for (int first_key = 0; first_key < seen_by_block; first_key += KEYS) {
+    for (int first_key = next_tile(0, KEYS, first_query, n_q, n_k); first_key < seen_by_block;
+         first_key = next_tile(first_key + KEYS, KEYS, first_query, n_q, n_k)) {
         load(shared.k, k, first_key, n_k);
         load(shared.v, v, first_key, n_k);
         __syncthreads(); // the tiles are there
@@ -65,8 +65,8 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
             for (int c = 0; c < D; ++c)
                 dot += shared.q[row][c] * shared.k[j][c];
             const int distance = i + n_k - n_q - first_key - j;
-            s[t] = first_key + j < seen ? changed_power(LOG2_E * scale * dot, head, distance)
-                                        : MINUS_INFINITY;
+            s[t] = sees(i, first_key + j, n_q, n_k)
+                       ? changed_power(LOG2_E * scale * dot, head, distance) : MINUS_INFINITY;
             tile_max = fmaxf(tile_max, s[t]);
         }
 

@@ -497,11 +497,10 @@ impl SizedMask {
         self.rules.iter().all(|rule| rule.allows(self.lengths, i, place))
     }
 
-    /// Returns `Some(true)` for the causal rule, `Some(false)` if nothing is hidden, `None` if something else is. Scores may change.
+    /// Returns the rules, if they are about the places that the keys have in the matrix: a cache may have forgotten some.
     #[cfg(feature = "cuda")]
-    pub(crate) fn is_causal(&self) -> Option<bool> {
-        let no_others = self.rules.iter().all(|rule| *rule == Rule::Causal);
-        no_others.then_some(!self.rules.is_empty())
+    pub(crate) fn rules(&self) -> Option<&[Rule]> {
+        self.forgotten.is_empty().then_some(&self.rules)
     }
 
     /// Returns the part of the tile `rows` × `columns` that may be seen. An empty tile, or one outside of the matrix, is not seen.
@@ -817,27 +816,6 @@ pub fn neg_infinity<T: RealField>() -> T {
 mod tests {
     use super::*;
     use nalgebra::dmatrix;
-
-    /// The GPU knows two rules, also where they stand among others that hide nothing.
-    #[cfg(feature = "cuda")]
-    #[test]
-    fn causal_or_nothing_or_something_else() -> Result<()> {
-        let (none, causal) = (Mask::none, Mask::causal);
-        for (mask, expected) in [
-            (none(), Some(false)),
-            (causal(), Some(true)),
-            (none().and(causal()), Some(true)),
-            (causal().and(causal()), Some(true)),
-            (none().and(none()), Some(false)),
-            (Mask::window(9)?, None),
-            (causal().and(Mask::window(9)?), None),
-            (Mask::padding(&[true; 3])?.and(causal()), None),
-            (Mask::dense(DMatrix::repeat(3, 3, true))?, None),
-        ] {
-            assert_eq!(mask.sized(3, 3)?.is_causal(), expected, "{mask:?}");
-        }
-        Ok(())
-    }
 
     #[test]
     fn causal_is_aligned_at_the_end() {

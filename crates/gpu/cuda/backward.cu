@@ -136,7 +136,7 @@ __device__ void finish_entries(Shared& shared, int head, int first_query, int fi
         const int i = keys_stay ? passing : staying, j = keys_stay ? staying : passing;
         float& weight = shared.weights[passing][staying];
         float& d_score = shared.d_scores[passing][staying];
-        const bool seen = first_key + j < keys_seen_by(first_query + i, n_q, n_k);
+        const bool seen = sees(first_query + i, first_key + j, n_q, n_k);
 
         const int distance = first_query + i + n_k - n_q - first_key - j;
         const float slope = seen ? slope_of_change(scale * weight, head, distance) : 0;
@@ -216,11 +216,6 @@ __device__ void store(const float (&gradient)[8][4 * groups], float* matrix, int
     }
 }
 
-// The first query that sees key `j`: the other way round of `keys_seen_by`.
-__device__ inline int first_to_see(int j, int n_q, int n_k) {
-    return CAUSAL ? max(0, j + n_q - n_k) : 0;
-}
-
 // ANCHOR: keys
 // dK and dV, (n_k, D). A block keeps a tile of keys and values; the queries and the gradients of
 // their outputs come by. Each side sums one of the two gradients.
@@ -234,10 +229,11 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
     load(shared.staying[1], head_of(v, kv_head, n_k), first_key, n_k);
 
     float gradient[8][8] = {}; // side 0: dK, side 1: dV
+    const int end = last_to_see(first_key, first_key + STAYING - 1, n_q, n_k);
     for (int head = kv_head * GROUP; head < (kv_head + 1) * GROUP; ++head) {
         const float *q_h = head_of(q, head, n_q), *d_output_h = head_of(d_output, head, n_q);
         const float *lse_h = lse + size_t(head) * n_q, *delta_h = delta + size_t(head) * n_q;
-        for (int first = first_to_see(first_key, n_q, n_k); first < n_q; first += PASSING) {
+        for (int first = first_to_see(first_key, n_q, n_k); first < end; first += PASSING) {
             load(shared.passing[0], q_h, first, n_q);
             load(shared.passing[1], d_output_h, first, n_q);
             load_numbers<PASSING>(shared, lse_h, delta_h, first, n_q);
@@ -271,7 +267,8 @@ backward_queries(const float* q, const float* k, const float* v, const float* d_
 
     float gradient[8][4] = {};
     const int seen_by_block = keys_seen_by(first_query + STAYING - 1, n_q, n_k);
-    for (int first = 0; first < seen_by_block; first += PASSING) {
+    for (int first = next_tile(0, PASSING, first_query, n_q, n_k); first < seen_by_block;
+         first = next_tile(first + PASSING, PASSING, first_query, n_q, n_k)) {
         load(shared.passing[0], k, first, n_k);
         load(shared.passing[1], v, first, n_k);
         recompute<false>(shared, head, first_query, first, n_q, n_k, scale);

@@ -22,10 +22,10 @@ constexpr int BOX = 64;                 // rows that the copy engine brings at o
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 
 // Rows of a tile that passes. Where keys stay, a thread has two sums in its registers. Then for wide
-// heads, or with a rule to compute, there is room for the scores of 64 queries only. That has a
+// heads, or with a rule or a mask to compute, there is room for the scores of 64 queries only. That has a
 // price: to multiply 64 rows by 64, the tensor cores read shared memory for as long as they
 // multiply.
-#ifdef SCORE_RULE
+#if defined(SCORE_RULE) || defined(MASK)
 constexpr int QUERIES = 64;
 #else
 constexpr int QUERIES = D == 128 ? 64 : 128;
@@ -95,20 +95,17 @@ backward_delta(const Bf16* output, const Bf16* d_output, const float* lse, float
 
 // ---- what a block does ------------------------------------------------------------------------
 
-// The first query that sees key `j`: the other way round of `keys_seen_by`.
-__device__ inline int first_to_see(int j, int n_q, int n_k) {
-    return CAUSAL ? max(0, j + n_q - n_k) : 0;
-}
-
 // The rows that stay belong to one head. The tiles that pass are those which they see, or which see
 // them: of one head or, where keys stay, of each head of their group.
 template <bool keys_stay> struct Work {
     int n_q, n_k;
     int head, first_staying;
     int first_tile, tiles_of_head, tiles;
+    int skipped; // tiles that a mask hides, behind those of its sinks
 
     static constexpr int PASSING = Shared<keys_stay>::PASSING;
     static constexpr bool of_many_heads = keys_stay && GROUP > 1;
+    static constexpr int OF_SINKS = (SINKS + PASSING - 1) / PASSING; // tiles
 
     __device__ Work(int n_q, int n_k) : n_q(n_q), n_k(n_k), head(blockIdx.y) {
         // Where queries stay and the attention is causal, the last blocks have the most to do; they
@@ -116,8 +113,10 @@ template <bool keys_stay> struct Work {
         first_staying = (keys_stay ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * STAYING;
         const int last = min(first_staying + STAYING, n_q) - 1;
         first_tile = keys_stay ? first_to_see(first_staying, n_q, n_k) / PASSING : 0;
-        const int end = keys_stay ? n_q : keys_seen_by(last, n_q, n_k);
-        tiles_of_head = (end + PASSING - 1) / PASSING - first_tile;
+        const int end = keys_stay ? last_to_see(first_staying, first_staying + STAYING - 1, n_q, n_k)
+                                  : keys_seen_by(last, n_q, n_k);
+        skipped = keys_stay ? 0 : max(0, first_key_of(first_staying, n_q, n_k) / PASSING - OF_SINKS);
+        tiles_of_head = max(0, (end + PASSING - 1) / PASSING - first_tile - skipped);
         tiles = of_many_heads ? GROUP * tiles_of_head : tiles_of_head;
     }
 
@@ -127,7 +126,8 @@ template <bool keys_stay> struct Work {
         return head * GROUP + (of_many_heads ? t / tiles_of_head : 0);
     }
     __device__ int first_passing(int t) const {
-        return (first_tile + (of_many_heads ? t % tiles_of_head : t)) * PASSING;
+        const int tile = first_tile + (of_many_heads ? t % tiles_of_head : t);
+        return (tile + (tile < OF_SINKS ? 0 : skipped)) * PASSING;
     }
 };
 
@@ -205,6 +205,10 @@ template <bool keys_stay> struct Consumer {
     // Does a row of the consumer not see, or is it not seen from, all of tile t?
     __device__ bool is_cut(int t) const {
         const int first = work.first_passing(t);
+        const int last_query = min((keys_stay ? first + PASSING : first_row() + 64), work.n_q) - 1;
+        if (HAS_MASK
+            && first_key_of(last_query, work.n_q, work.n_k) > (keys_stay ? first_row() : first))
+            return true;
         if (keys_stay)
             return CAUSAL
                    && keys_seen_by(first, work.n_q, work.n_k) < min(first_row() + 64, work.n_k);
@@ -231,9 +235,13 @@ template <bool keys_stay> struct Consumer {
                 const float slope = slope_of_change(LN_2 * score, head, distance);
                 const float own_lse = keys_stay ? lse_of(t)[column + e] : lse[half];
                 const float weight = exp2f(changed_power(score, head, distance) - own_lse);
+                const int own = row() + 8 * half, other = first + column + e;
                 // With a causal mask, keys past the end are also at a negative distance.
                 const bool hidden =
-                    cut && (CAUSAL ? distance < 0 : !keys_stay && first + column + e >= work.n_k);
+                    cut
+                    && (HAS_MASK ? !sees(keys_stay ? other : own, keys_stay ? own : other, work.n_q,
+                                         work.n_k)
+                        : CAUSAL ? distance < 0 : !keys_stay && other >= work.n_k);
                 pair[e] = hidden ? 0 : weight;
                 s[i + e] = hidden ? 0 : slope * weight;
             }

@@ -119,7 +119,7 @@ impl OnCpu {
             "decode" => "run_decode.cpp",
             _ => "run_forward.cpp",
         };
-        let Variant { causal, group, rule } = variant.into();
+        let Variant { causal, group, rule, mask } = variant.into();
         let folder = tempfile::tempdir()?;
         let kernel = folder.path().join(format!("{}.cu", source.name));
         fs::write(&kernel, format!("{text}{}", declarations(program)))?;
@@ -132,10 +132,13 @@ impl OnCpu {
             format!("-DGROUP={group}"),
             format!("-DKERNEL=\"{}\"", kernel.display()),
         ];
-        if let Some(rule) = rule {
-            let file = folder.path().join("score_rule.cuh");
-            fs::write(&file, rule)?;
-            chosen.push(format!("-DSCORE_RULE=\"{}\"", file.display()));
+        for (macro_, name, text) in
+            [("SCORE_RULE", "score_rule.cuh", rule), ("MASK", "mask.cuh", mask)]
+        {
+            let Some(text) = text else { continue };
+            let file = folder.path().join(name);
+            fs::write(&file, text)?;
+            chosen.push(format!("-D{macro_}=\"{}\"", file.display()));
         }
         let options = watch.flags().iter().map(|&flag| flag.to_owned()).chain(chosen);
         let file =

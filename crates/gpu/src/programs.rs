@@ -195,6 +195,7 @@ const REGISTERS_SOURCE: &Source = &Source {
     headers: &[COMMON, CP_ASYNC],
     oldest: SM_80,
     takes_rules: false,
+    takes_masks: false,
     ..*TILED.source()
 };
 
@@ -315,6 +316,7 @@ const BACKWARD_HOPPER_SOURCE: &Source = &Source {
         ),
     ],
     takes_rules: true,
+    takes_masks: true,
     ..*HOPPER_SOURCE
 };
 

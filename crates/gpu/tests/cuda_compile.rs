@@ -11,7 +11,9 @@ use attention::{
     score_rule::{DistanceBuckets, ScoreFunction, ScorePlace},
 };
 use gpu::report::{Launch, Resources, constant};
-use gpu::{ALL, BACKWARD, BACKWARD_HOPPER, DECODE, HOPPER, SM_80, SM_90A, architectures};
+use gpu::{
+    ALL, BACKWARD, BACKWARD_HOPPER, DECODE, HOPPER, SM_80, SM_90, SM_90A, architectures,
+};
 use nalgebra::DMatrix;
 use std::io::Write;
 
@@ -104,7 +106,7 @@ fn every_program_compiles_within_its_budget() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// Rules for scores and shared keys compile, too, and what takes none says so.
+/// Rules for scores, shared keys and masks compile, too, and what takes none says so.
 #[test]
 fn variants_compile_within_the_budget() {
     let rule = ScoreRule::soft_cap(50.0).unwrap().then(ScoreRule::alibi(4).unwrap());
@@ -117,10 +119,22 @@ fn variants_compile_within_the_budget() {
         error.to_string(),
         "`group` is 2 but kernel `hopper` takes neither rules for scores nor shared keys"
     );
+    let mask = Mask::documents(&[0, 0, 1, 1, 1]).unwrap();
+    let mask = mask.and(Mask::window(3).unwrap());
+    let masked = Variant::of(&Inputs::new(&k, &k, &k, mask).unwrap()).unwrap();
+    let error = compile(DECODE, SM_90, 64, masked.clone()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`mask` is of more than the future but kernel `decode` takes none and causal"
+    );
     if !compiler_is_there() {
         return;
     }
-    for program in [NAIVE, TILED, BACKWARD, DECODE, BACKWARD_HOPPER] {
+    let with_rule = [NAIVE, TILED, BACKWARD, DECODE, BACKWARD_HOPPER];
+    let with_mask = [NAIVE, TILED, BACKWARD, BACKWARD_HOPPER];
+    let of_rule = with_rule.map(|program| (program, &variant));
+    let of_mask = with_mask.map(|program| (program, &masked));
+    for (program, variant) in of_rule.into_iter().chain(of_mask) {
         let architecture = architectures(program)[0];
         for &d in program.source().widths {
             let compiled = compile(program, architecture, d, variant.clone())

@@ -567,14 +567,14 @@ fn every_misuse_is_an_error_with_this_text() {
 
     let matrix = DMatrix::<f32>::zeros(4, 32);
     let wide = DMatrix::<f32>::zeros(4, 64);
-    let (none, window) = (Mask::none(), Mask::window(2).unwrap());
+    let (none, padding) = (Mask::none(), Mask::padding(&[true; 4]).unwrap());
     let forward = |v, mask| {
         let inputs = Inputs::new(&matrix, &matrix, v, mask).unwrap();
         gpu.forward(TILED, &inputs).unwrap_err().to_string()
     };
     assert_eq!(
-        forward(&matrix, &window),
-        "`mask` is another than none and causal but the kernels on the GPU know these two"
+        forward(&matrix, &padding),
+        "`mask` is with padding but kernels on the GPU know none, causal, a window, and documents beside one of these two"
     );
     assert_eq!(
         forward(&wide, &none),
@@ -624,7 +624,9 @@ fn rules_and_shared_keys_agree_with_flash() {
         for (kv_heads, d, (n_q, n_k)) in
             [(8, 64, (130, 130)), (2, 32, (65, 300)), (1, 128, (200, 70))]
         {
-            for mask in [Mask::none(), Mask::causal()] {
+            let window = Mask::window_with_sinks(50, 3).unwrap();
+            for mask in [Mask::none(), Mask::causal(), window.clone()] {
+                let is_window = mask == window;
                 let mut matrix = |n, heads: usize| {
                     DMatrix::from_vec(n, heads * d, normal(n * heads * d, 1.0, rng))
                         .map(|x| Precision::Bf16.round(x)) // all kernels can read that
@@ -646,7 +648,7 @@ fn rules_and_shared_keys_agree_with_flash() {
                     within(1e-4, &forward.output, &expected.output);
                 }
                 let refused = gpu.forward(REGISTERS, &inputs).is_err();
-                assert_eq!(refused, kv_heads < HEADS || !rule.is_none());
+                assert_eq!(refused, kv_heads < HEADS || !rule.is_none() || is_window);
                 let right = (!has_table).then(|| {
                     let d_output = d_output.as_view();
                     Tiled::default().backward(&inputs, &expected, d_output).unwrap()

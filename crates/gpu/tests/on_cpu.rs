@@ -99,7 +99,7 @@ fn texts_of_other_lengths_are_decoded_together() {
     }
     const D: usize = 64;
     const N_K: usize = 1030;
-    let variant = Variant { causal: true, group: 2, rule: None };
+    let variant = Variant { causal: true, group: 2, rule: None, mask: None };
     let on_cpu = OnCpu::compile(DECODE, D, variant, Watch::Addresses).unwrap();
     let lengths = [700, N_K, 1, 512, 0];
     let number = |seed: u64, n: usize| {
@@ -326,6 +326,78 @@ fn rules_and_shared_keys_agree() {
     }
 }
 
+/// Windows, sinks and documents, beside the crate's flash attention. What nobody sees is not even loaded: there stands NaN.
+#[test]
+fn masks_agree_and_hidden_tiles_are_skipped() {
+    if !on_cpu::here() {
+        return;
+    }
+    const D: usize = 64;
+    let bf16 = |x: f64| Precision::Bf16.round(x as f32);
+    let causal =
+        |documents: &[usize]| Mask::documents(documents).unwrap().and(Mask::causal());
+    let documents: Vec<_> =
+        (0..600).map(|j| usize::from(j >= 130) + usize::from(j >= 470)).collect();
+    let window = |width, sinks| Mask::window_with_sinks(width, sinks).unwrap();
+    let cases = [
+        (window(100, 0), 600, 600),
+        (window(90, 5), 600, 600),
+        (window(70, 0), 90, 600), // the first keys are seen by nobody
+        (causal(&documents), 600, 600),
+        (causal(&documents).and(window(150, 0)), 600, 600),
+        (window(40, 0), 300, 100), // most queries stand before the first key
+    ];
+    for (mask, n_q, n_k) in cases {
+        let [q, d_output] = [0, 3].map(|seed| random(n_q, D, seed).map(bf16));
+        let [k, v] = [1, 2].map(|seed| random(n_k, D, seed).map(bf16));
+        let inputs = Inputs::new(&q, &k, &v, mask.clone()).unwrap();
+        let forward = Tiled::default().forward(&inputs).unwrap();
+        let gradients =
+            Tiled::default().backward(&inputs, &forward, d_output.as_view()).unwrap();
+        let variant = Variant::of(&inputs).unwrap();
+        // Whole tiles of keys before the first one that any query sees.
+        let sized = mask.sized(n_q, n_k).unwrap();
+        let unseen = (0..n_k).take_while(|&j| !(0..n_q).any(|i| sized.allows(i, j)));
+        let unseen = unseen.count() / 128 * 128;
+        let hide =
+            |matrix: &DMatrix<f32>| {
+                DMatrix::from_fn(n_k, D, |j, c| {
+                    if j < unseen { f32::NAN } else { matrix[(j, c)] }
+                })
+            };
+        let [k, v] = [hide(&k), hide(&v)].map(|matrix| heads_first(&matrix, 1));
+        let [q, d_output, output] =
+            [&q, &d_output, &forward.output].map(|matrix| heads_first(matrix, 1));
+        let what = format!("{mask:?}, {n_q} x {n_k}");
+        let within = |off: f32, name: &str, given: &[f32], expected: &[f32]| {
+            let size = expected.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
+            for (x, y) in given.iter().zip(expected) {
+                assert!((x - y).abs() < off * size, "{name}, {what}: {x}, not {y}");
+            }
+        };
+        for program in [NAIVE, TILED] {
+            if program == NAIVE && unseen > 0 {
+                continue; // its products are of all keys
+            }
+            let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
+            let answer = on_cpu.unwrap().forward(sizes(1, n_q, n_k), [&q, &k, &v], PLAIN);
+            let (given, _) = answer.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+            within(3e-5, "output", &given, &output);
+        }
+        for (program, off) in [(BACKWARD, 3e-5), (BACKWARD_HOPPER, 2e-2)] {
+            let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
+            let lse = forward.log_sum_exp.as_slice();
+            let arguments = [&q[..], &k, &v, &output, &d_output, lse];
+            let answer = on_cpu.unwrap().backward(sizes(1, n_q, n_k), arguments, PLAIN);
+            let [d_q, d_k, d_v] =
+                answer.unwrap_or_else(|failure| panic!("{program}, {what}: {failure}"));
+            within(off, "dQ", &d_q, &heads_first(&gradients.q, 1));
+            within(off, "dK", &d_k, &heads_first(&gradients.k, 1));
+            within(off, "dV", &d_v, &heads_first(&gradients.v, 1));
+        }
+    }
+}
+
 /// Other numbers than those that the book computes with, and another list of parameters than that of the launch, do not compile.
 #[test]
 fn sources_are_held_to_what_is_said_of_them() {
@@ -385,7 +457,7 @@ fn mistakes_are_seen() {
     let mistakes = [
         ("o[t] *= correction;", ";"),
         ("correction * sum + sum_of_lanes", "sum + sum_of_lanes"),
-        ("first_key + j < seen ?", "first_key + j <= seen ?"),
+        ("sees(i, first_key + j,", "sees(i, first_key + j - 1,"),
         ("fmaxf(m, max_of_lanes", "fmaxf(MINUS_INFINITY, max_of_lanes"),
         ("first + row < n ?", "first + row <= n ?"),
         ("if (i >= n_q) return;", ""),

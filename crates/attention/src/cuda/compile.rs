@@ -1,6 +1,7 @@
 //! From CUDA C++ to machine code, while the program runs. A rule for scores becomes a part of the source.
 
 use super::ffi;
+use super::mask::MaskInCuda;
 use super::program::{Architecture, Program, Shape};
 use super::{Error, Result};
 use crate::error::{check_positive, wrong_value};
@@ -29,11 +30,13 @@ pub struct Variant {
     pub group: usize,
     /// The rule for scores in CUDA C++, if there is one: the functions `changed` and `slope_of_change` of `common.cuh`.
     pub rule: Option<String>,
+    /// The mask in CUDA C++, if it hides more than the future: what `common.cuh` asks of it.
+    pub mask: Option<String>,
 }
 
 impl From<bool> for Variant {
     fn from(causal: bool) -> Self {
-        Variant { causal, group: 1, rule: None }
+        Variant { causal, group: 1, rule: None, mask: None }
     }
 }
 
@@ -41,7 +44,8 @@ impl Variant {
     /// Returns the variant for these inputs.
     ///
     /// # Errors
-    /// The mask is neither none nor causal, values are not as wide as keys, or the rule for scores is a function of one's own.
+    /// The mask is another than none, causal, a window, or documents beside one of these two; values are not as wide as keys; or the
+    /// rule for scores is a function of one's own.
     ///
     /// ```
     /// use attention::cuda::Variant;
@@ -54,17 +58,30 @@ impl Variant {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn of(inputs: &Inputs<f32>) -> Result<Self> {
-        Ok(Self::of_shape(Shape::of(inputs)?, rule_in_cuda(inputs)?))
+        Ok(Self::with_shape(inputs)?.1)
     }
 
-    /// The sizes are those of inputs, or were checked.
-    pub(super) fn of_shape(shape: Shape, rule: Option<String>) -> Self {
-        Variant { causal: shape.causal, group: shape.heads / shape.kv_heads, rule }
+    /// The same, and the sizes.
+    pub(super) fn with_shape(inputs: &Inputs<f32>) -> Result<(Shape, Self)> {
+        let MaskInCuda { causal, text } = MaskInCuda::of(&inputs.mask)?;
+        let shape = Shape::of(inputs, causal)?;
+        let rule = rule_in_cuda(inputs)?;
+        Ok((shape, Variant { rule, mask: text, ..Self::of_shape(shape) }))
+    }
+
+    /// Without a rule or a mask of its own. The sizes are those of inputs, or were checked.
+    pub(super) fn of_shape(shape: Shape) -> Self {
+        let group = shape.heads / shape.kv_heads;
+        Variant { causal: shape.causal, group, rule: None, mask: None }
     }
 
     /// That the program can be compiled for it.
     fn check(&self, program: Program) -> Result<()> {
         check_positive("group", self.group)?;
+        if self.mask.is_some() && !program.source().takes_masks {
+            let expected = format!("{program} takes none and causal");
+            return Err(wrong_value("mask", "of more than the future", expected).into());
+        }
         let (argument, given) = match self {
             _ if program.source().takes_rules => return Ok(()),
             Variant { group: 2.., .. } => ("group", self.group.to_string()),
@@ -109,6 +126,10 @@ pub fn compile(
         options.push("-DSCORE_RULE=\"score_rule.cuh\"".to_owned());
         headers.push(("score_rule.cuh", rule));
     }
+    if let Some(mask) = &variant.mask {
+        options.push("-DMASK=\"mask.cuh\"".to_owned());
+        headers.push(("mask.cuh", mask));
+    }
     let name = format!("{}.cu", source.name);
     let (cubin, log) =
         ffi::Nvrtc::new(&name, source.text, &headers)?.compile(&options)?;
@@ -124,7 +145,7 @@ const FURTHEST: isize = 1 << 12;
 /// The functions `changed` and `slope_of_change` of `common.cuh` for the rule of these inputs, if they have one.
 ///
 /// Source of the idea: J. Dong et al., *FlexAttention* (2024), which compiles kernels from rules.
-pub(super) fn rule_in_cuda(inputs: &Inputs<f32>) -> Result<Option<String>> {
+fn rule_in_cuda(inputs: &Inputs<f32>) -> Result<Option<String>> {
     let rule = inputs.mask.scores();
     if rule.is_none() {
         return Ok(None);

@@ -1,6 +1,6 @@
 //! One GPU, the programs that were loaded onto it, and the same calls as on a CPU: matrices in, matrices out.
 
-use super::compile::{Variant, compile, rule_in_cuda};
+use super::compile::{Variant, compile};
 use super::ffi;
 use super::program::{Function, Numbers, Parameter, Program, Shape, Tensor};
 use super::{Error, Result};
@@ -112,15 +112,16 @@ impl Gpu {
         shape: Shape,
         inputs: &[(Tensor, &[f32])],
     ) -> Result<Tensors> {
-        self.place(program, shape, None, inputs)
+        shape.check(program)?;
+        self.place(program, shape, Variant::of_shape(shape), inputs)
     }
 
-    /// The same with a rule for scores in CUDA C++, if there is one.
+    /// The same of a variant, which belongs to the shape.
     fn place(
         &self,
         program: Program,
         shape: Shape,
-        rule: Option<String>,
+        variant: Variant,
         inputs: &[(Tensor, &[f32])],
     ) -> Result<Tensors> {
         shape.check(program)?;
@@ -130,7 +131,7 @@ impl Gpu {
             known.ok_or_else(|| missing(program, tensor))?;
             tensor.check_values(values, shape)?;
         }
-        let functions = self.load((program, shape.d, Variant::of_shape(shape, rule)))?;
+        let functions = self.load((program, shape.d, variant))?;
         let place = |(tensor, _): (Tensor, bool)| {
             let numbers = program.source().numbers_of(tensor);
             let bytes = match inputs.iter().find(|input| input.0 == tensor) {
@@ -357,7 +358,7 @@ impl Gpu {
             let expected = "the kernels on the GPU drop no weights";
             return Err(wrong_value("dropout", "given", expected).into());
         }
-        let (shape, rule) = (Shape::of(inputs)?, rule_in_cuda(inputs)?);
+        let (shape, variant) = Variant::with_shape(inputs)?;
         let own = [(Tensor::Q, inputs.q), (Tensor::K, inputs.k), (Tensor::V, inputs.v)];
         let by_heads = |&(tensor, matrix): &(Tensor, DMatrixView<f32>)| {
             let [heads, ..] = tensor.sizes(shape);
@@ -365,7 +366,7 @@ impl Gpu {
         };
         let all: Vec<_> = own.iter().chain(others).map(by_heads).collect();
         let all: Vec<_> = all.iter().map(|(tensor, data)| (*tensor, &data[..])).collect();
-        let mut tensors = self.place(program, shape, rule, &all)?;
+        let mut tensors = self.place(program, shape, variant, &all)?;
         tensors.launch()?;
         Ok(tensors)
     }

@@ -114,6 +114,8 @@ pub struct Source {
     pub oldest: Architecture,
     /// `true` if it takes rules for scores, and heads that share keys.
     pub takes_rules: bool,
+    /// `true` if it takes masks that hide more than the future.
+    pub takes_masks: bool,
 }
 
 impl Source {
@@ -245,14 +247,9 @@ const MOST_ROWS: usize = 1 << 30;
 const MOST_HEADS: usize = 65_535;
 
 impl Shape {
-    /// The sizes of these inputs, or that the mask is another than none and causal, or that values are not as wide as keys.
-    pub(super) fn of(inputs: &Inputs<f32>) -> Result<Self> {
+    /// The sizes of these inputs, or that values are not as wide as keys.
+    pub(super) fn of(inputs: &Inputs<f32>, causal: bool) -> Result<Self> {
         let ((n_q, n_k), (d, _)) = (inputs.lengths(), inputs.widths());
-        let Some(causal) = inputs.mask.is_causal() else {
-            let given = "another than none and causal";
-            let expected = "the kernels on the GPU know these two";
-            return Err(wrong_value("mask", given, expected).into());
-        };
         let width = inputs.k.ncols();
         let because = || format!("the kernels on the GPU want the {width} of `k`");
         check_count("v", "column", inputs.v.ncols(), width, because)?;
@@ -436,6 +433,7 @@ pub const TILED: Program = Program(&Source {
     widths: &[32, 64, 128],
     oldest: Architecture::SM_75,
     takes_rules: true,
+    takes_masks: true,
 });
 
 #[cfg(test)]
