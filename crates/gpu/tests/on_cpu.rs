@@ -518,7 +518,10 @@ fn mistakes_of_specialists_are_seen() {
             "own_lse != MINUS_INFINITY ? LOG2_E * own_lse : -MINUS_INFINITY",
             "LOG2_E * own_lse",
         ),
-        ("j + n_q - n_k) : 0", "j + n_q - n_k + 64) : 0"),
+        (
+            "first_to_see(first_staying, n_q, n_k) / PASSING",
+            "first_to_see(first_staying, n_q, n_k) / PASSING + 1",
+        ),
         ("consumer.store(0, scale,", "consumer.store(0, 1,"),
     ];
     are_seen(BACKWARD_HOPPER, 128, &mistakes, [sizes(1, 330, 128), sizes(1, 40, 520)]);
