@@ -61,7 +61,7 @@ globalThis.document && (() => {
             const { url, title, names, text } = bookSections[id];
             const isName = [title, ...names].some(name => plain(name) === phrase);
             const isQuote = phrase.includes(' ') && plain(text).includes(phrase);
-            return score * (isName ? 4 : isQuote ? 3 : 1) * (url.includes('#') ? 1 : 1.5);
+            return score * (isName ? 4 : isQuote ? 3 : 1) * (url.includes('#') ? 1 : 1.7);
         };
         return found.map(result => ({ terms: new Set(result.terms), rank: rank(result), ...bookSections[result.id] }))
             .sort((a, b) => b.rank - a.rank).slice(0, MOST);
