@@ -38,7 +38,7 @@ template <typename T> __device__ T* head_of(T* tensor, int head, int n) {
 
 // ANCHOR: visible
 // How many keys query `i` sees: all, or those up to its own place, where the last query stands
-// beside the last key.
+// beside the last key. (A window hides some of these.)
 __device__ inline int keys_seen_by(int i, int n_q, int n_k) {
     return CAUSAL ? max(0, min(n_k, i + 1 + n_k - n_q)) : n_k;
 }
@@ -47,7 +47,7 @@ __device__ inline int keys_seen_by(int i, int n_q, int n_k) {
 // What a mask hides beside the future. It is written as a file of its own when the kernel is
 // compiled, and defines HAS_MASK; how many keys at the beginning are seen by all later queries; of
 // the others, the first that query `i` sees; and the first query to which key `j` is hidden again.
-// Both grow with their argument.
+// Both never shrink as their argument grows.
 #ifdef MASK
 #include MASK
 #else
@@ -67,12 +67,12 @@ __device__ inline int next_tile(int first, int rows, int i, int n_q, int n_k) {
     return first < SINKS ? first : max(first, first_key_of(i, n_q, n_k) / rows * rows);
 }
 
-// The first query that sees key `first`, and the first after it that sees none of the keys from
-// there to `last`: the other way round of `keys_seen_by` and `first_key_of`.
+// The first query that sees key `first`, and the first after those that see any key from there to
+// `last`: the other way round of `keys_seen_by` and `first_key_of`.
 __device__ inline int first_to_see(int first, int n_q, int n_k) {
     return CAUSAL ? max(0, first + n_q - n_k) : 0;
 }
-__device__ inline int last_to_see(int first, int last, int n_q, int n_k) {
+__device__ inline int end_of_seeing(int first, int last, int n_q, int n_k) {
     return first < SINKS ? n_q : end_of_queries(min(last, n_k - 1), n_q, n_k);
 }
 

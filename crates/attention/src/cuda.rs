@@ -26,8 +26,8 @@
 //! [`Tensors`] stay on the device, so that a kernel can be launched often.
 //!
 //! Kernels know full and causal attention, and values as wide as keys; no dropout. Some know rules for scores and shared keys, too,
-//! and windows, sinks and documents of a causal mask, whose hidden tiles they skip, as both that are here: a rule or a mask becomes
-//! functions in CUDA C++, with which the kernel is compiled. A query that sees no key gets
+//! and windows, sinks and documents of a causal mask, as both that are here: a rule or a mask becomes functions in CUDA C++, with
+//! which the kernel is compiled, and tiled kernels skip tiles that a mask hides. A query that sees no key gets
 //! an output of zero and a log-sum-exp of −∞, and each run gives the same bits, as in the rest of the crate. But kernels ask for
 //! finite inputs: in a tile that is partly hidden, what is hidden is multiplied by 0.
 

@@ -229,7 +229,7 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
     load(shared.staying[1], head_of(v, kv_head, n_k), first_key, n_k);
 
     float gradient[8][8] = {}; // side 0: dK, side 1: dV
-    const int end = last_to_see(first_key, first_key + STAYING - 1, n_q, n_k);
+    const int end = end_of_seeing(first_key, first_key + STAYING - 1, n_q, n_k);
     for (int head = kv_head * GROUP; head < (kv_head + 1) * GROUP; ++head) {
         const float *q_h = head_of(q, head, n_q), *d_output_h = head_of(d_output, head, n_q);
         const float *lse_h = lse + size_t(head) * n_q, *delta_h = delta + size_t(head) * n_q;

@@ -113,7 +113,7 @@ template <bool keys_stay> struct Work {
         first_staying = (keys_stay ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * STAYING;
         const int last = min(first_staying + STAYING, n_q) - 1;
         first_tile = keys_stay ? first_to_see(first_staying, n_q, n_k) / PASSING : 0;
-        const int end = keys_stay ? last_to_see(first_staying, first_staying + STAYING - 1, n_q, n_k)
+        const int end = keys_stay ? end_of_seeing(first_staying, first_staying + STAYING - 1, n_q, n_k)
                                   : keys_seen_by(last, n_q, n_k);
         skipped = keys_stay ? 0 : max(0, first_key_of(first_staying, n_q, n_k) / PASSING - OF_SINKS);
         tiles_of_head = max(0, (end + PASSING - 1) / PASSING - first_tile - skipped);
@@ -206,7 +206,7 @@ template <bool keys_stay> struct Consumer {
     __device__ bool is_cut(int t) const {
         const int first = work.first_passing(t);
         const int last_query = min((keys_stay ? first + PASSING : first_row() + 64), work.n_q) - 1;
-        if (HAS_MASK
+        if (HAS_MASK && (keys_stay ? first_row() + 64 : first + PASSING) > SINKS
             && first_key_of(last_query, work.n_q, work.n_k) > (keys_stay ? first_row() : first))
             return true;
         if (keys_stay)
@@ -298,7 +298,8 @@ template <bool keys_stay> struct Consumer {
     }
     // ANCHOR_END: step
 
-    // The first tile. It is one that may be cut: by the diagonal, or because it is also the last.
+    // The first tile. It is one that may be cut: by the diagonal, by a mask, or because it is also
+    // the last.
     __device__ void first() {
         begin_scores(0);
         wgmma_wait<0>();

@@ -125,7 +125,7 @@ fn variants_compile_within_the_budget() {
     let error = compile(DECODE, SM_90, 64, masked.clone()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`mask` is of more than the future but kernel `decode` takes none and causal"
+        "`mask` is one that hides more than the future but kernel `decode` takes none and causal"
     );
     if !compiler_is_there() {
         return;

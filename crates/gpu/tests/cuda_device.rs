@@ -574,7 +574,7 @@ fn every_misuse_is_an_error_with_this_text() {
     };
     assert_eq!(
         forward(&matrix, &padding),
-        "`mask` is with padding but kernels on the GPU know none, causal, a window, and documents beside one of these two"
+        "`mask` is with padding but the kernels on the GPU know none, causal, a window, and documents with causal or a window without sinks"
     );
     assert_eq!(
         forward(&wide, &none),

@@ -326,9 +326,10 @@ fn rules_and_shared_keys_agree() {
     }
 }
 
-/// Windows, sinks and documents, beside the crate's flash attention. What nobody sees is not even loaded: there stands NaN.
+/// Windows, sinks and documents, beside the crate's flash attention, also where two heads share their keys. Keys before the first one that any
+/// query sees are not even loaded: there stands NaN.
 #[test]
-fn masks_agree_and_hidden_tiles_are_skipped() {
+fn masks_agree() {
     if !on_cpu::here() {
         return;
     }
@@ -339,18 +340,19 @@ fn masks_agree_and_hidden_tiles_are_skipped() {
     let documents: Vec<_> =
         (0..600).map(|j| usize::from(j >= 130) + usize::from(j >= 470)).collect();
     let window = |width, sinks| Mask::window_with_sinks(width, sinks).unwrap();
+    const HEADS: usize = 2;
     let cases = [
-        (window(100, 0), 600, 600),
-        (window(90, 5), 600, 600),
-        (window(70, 0), 90, 600), // the first keys are seen by nobody
-        (causal(&documents), 600, 600),
-        (causal(&documents).and(window(150, 0)), 600, 600),
-        (window(40, 0), 300, 100), // most queries stand before the first key
+        (window(100, 0), 600, 600, 2),
+        (window(90, 5), 600, 600, 1),
+        (window(70, 0), 90, 600, 1), // the first keys are seen by nobody
+        (causal(&documents), 600, 600, 1),
+        (causal(&documents).and(window(150, 0)), 600, 600, 2),
+        (window(40, 0), 300, 100, 2), // most queries stand before the first key
     ];
-    for (mask, n_q, n_k) in cases {
-        let [q, d_output] = [0, 3].map(|seed| random(n_q, D, seed).map(bf16));
-        let [k, v] = [1, 2].map(|seed| random(n_k, D, seed).map(bf16));
-        let inputs = Inputs::new(&q, &k, &v, mask.clone()).unwrap();
+    for (mask, n_q, n_k, kv_heads) in cases {
+        let [q, d_output] = [0, 3].map(|seed| random(n_q, HEADS * D, seed).map(bf16));
+        let [k, v] = [1, 2].map(|seed| random(n_k, kv_heads * D, seed).map(bf16));
+        let inputs = Inputs::grouped(&q, &k, &v, mask.clone(), HEADS, kv_heads).unwrap();
         let forward = Tiled::default().forward(&inputs).unwrap();
         let gradients =
             Tiled::default().backward(&inputs, &forward, d_output.as_view()).unwrap();
@@ -359,15 +361,14 @@ fn masks_agree_and_hidden_tiles_are_skipped() {
         let sized = mask.sized(n_q, n_k).unwrap();
         let unseen = (0..n_k).take_while(|&j| !(0..n_q).any(|i| sized.allows(i, j)));
         let unseen = unseen.count() / 128 * 128;
-        let hide =
-            |matrix: &DMatrix<f32>| {
-                DMatrix::from_fn(n_k, D, |j, c| {
-                    if j < unseen { f32::NAN } else { matrix[(j, c)] }
-                })
-            };
-        let [k, v] = [hide(&k), hide(&v)].map(|matrix| heads_first(&matrix, 1));
+        let hide = |matrix: &DMatrix<f32>| {
+            DMatrix::from_fn(n_k, kv_heads * D, |j, c| {
+                if j < unseen { f32::NAN } else { matrix[(j, c)] }
+            })
+        };
+        let [k, v] = [hide(&k), hide(&v)].map(|matrix| heads_first(&matrix, kv_heads));
         let [q, d_output, output] =
-            [&q, &d_output, &forward.output].map(|matrix| heads_first(matrix, 1));
+            [&q, &d_output, &forward.output].map(|matrix| heads_first(matrix, HEADS));
         let what = format!("{mask:?}, {n_q} x {n_k}");
         let within = |off: f32, name: &str, given: &[f32], expected: &[f32]| {
             let size = expected.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
@@ -380,20 +381,22 @@ fn masks_agree_and_hidden_tiles_are_skipped() {
                 continue; // its products are of all keys
             }
             let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
-            let answer = on_cpu.unwrap().forward(sizes(1, n_q, n_k), [&q, &k, &v], PLAIN);
+            let answer =
+                on_cpu.unwrap().forward(sizes(HEADS, n_q, n_k), [&q, &k, &v], PLAIN);
             let (given, _) = answer.unwrap_or_else(|failure| panic!("{what}: {failure}"));
             within(3e-5, "output", &given, &output);
         }
-        for (program, off) in [(BACKWARD, 3e-5), (BACKWARD_HOPPER, 2e-2)] {
+        for (program, off) in [(BACKWARD, 3e-5), (BACKWARD_HOPPER, 8e-3)] {
             let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
             let lse = forward.log_sum_exp.as_slice();
             let arguments = [&q[..], &k, &v, &output, &d_output, lse];
-            let answer = on_cpu.unwrap().backward(sizes(1, n_q, n_k), arguments, PLAIN);
+            let answer =
+                on_cpu.unwrap().backward(sizes(HEADS, n_q, n_k), arguments, PLAIN);
             let [d_q, d_k, d_v] =
                 answer.unwrap_or_else(|failure| panic!("{program}, {what}: {failure}"));
-            within(off, "dQ", &d_q, &heads_first(&gradients.q, 1));
-            within(off, "dK", &d_k, &heads_first(&gradients.k, 1));
-            within(off, "dV", &d_v, &heads_first(&gradients.v, 1));
+            within(off, "dQ", &d_q, &heads_first(&gradients.q, HEADS));
+            within(off, "dK", &d_k, &heads_first(&gradients.k, kv_heads));
+            within(off, "dV", &d_v, &heads_first(&gradients.v, kv_heads));
         }
     }
 }

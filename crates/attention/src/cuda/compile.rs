@@ -30,7 +30,8 @@ pub struct Variant {
     pub group: usize,
     /// The rule for scores in CUDA C++, if there is one: the functions `changed` and `slope_of_change` of `common.cuh`.
     pub rule: Option<String>,
-    /// The mask in CUDA C++, if it hides more than the future: what `common.cuh` asks of it.
+    /// The mask in CUDA C++, if it hides more than the future: what `common.cuh` asks of it. That of documents belongs to one layout, and
+    /// each layout is compiled for.
     pub mask: Option<String>,
 }
 
@@ -44,8 +45,8 @@ impl Variant {
     /// Returns the variant for these inputs.
     ///
     /// # Errors
-    /// The mask is another than none, causal, a window, or documents beside one of these two; values are not as wide as keys; or the
-    /// rule for scores is a function of one's own.
+    /// The mask is another than none, causal, a window, and documents with causal or a window without sinks; values are not as wide as
+    /// keys; or the rule for scores is a function of one's own.
     ///
     /// ```
     /// use attention::cuda::Variant;
@@ -80,7 +81,12 @@ impl Variant {
         check_positive("group", self.group)?;
         if self.mask.is_some() && !program.source().takes_masks {
             let expected = format!("{program} takes none and causal");
-            return Err(wrong_value("mask", "of more than the future", expected).into());
+            return Err(wrong_value(
+                "mask",
+                "one that hides more than the future",
+                expected,
+            )
+            .into());
         }
         let (argument, given) = match self {
             _ if program.source().takes_rules => return Ok(()),
