@@ -259,7 +259,8 @@ fn kernel_6_waits_for_tensor_cores_and_almost_for_its_loads() {
     assert!(keys.all() / of_products[0] > 0.9 && queries.all() / of_products[1] < 0.9);
 }
 
-/// "*Tiled* … lies near its upper end", "*registers* and *backward* … near the lower end", "The two kernels on tensor cores lie in the middle"
+/// "*Tiled* lies near its upper end, *registers* and *backward* near their lower ends, and the two kernels on tensor cores in the middle";
+/// "up to three times as high at one end as at the other"
 #[test]
 fn speeds_lie_in_their_ranges_as_the_page_says() {
     let record = committed().of_one_machine(["gpu"]).unwrap();
@@ -271,10 +272,9 @@ fn speeds_lie_in_their_ranges_as_the_page_says() {
     assert!(place(1) > 0.7 && place(1) < 1.0);
     assert!([2, 5].into_iter().all(|i| (0.0..0.25).contains(&place(i))));
     assert!([3, 4].into_iter().all(|i| (0.3..0.6).contains(&place(i))));
-    let [_, tiled, registers, .., backward] = steps().each_ref().map(Step::relative);
-    assert!(tiled.loads > 2.0 * tiled.instructions);
-    assert!(registers.loads > 0.5 * registers.instructions);
-    assert!(backward.loads > 0.8 * backward.instructions);
+    let widths = steps().each_ref().map(|step| step.predicted().1 / step.predicted().0);
+    let widest = widths.into_iter().fold(0.0, f64::max);
+    assert!((2.5..3.0).contains(&widest), "{widest}");
 }
 
 /// "At the shortest length kernel 4 is always slower than cuDNN", "At the longer lengths kernel 4 is level or faster"; kernel 5 beside *math*
