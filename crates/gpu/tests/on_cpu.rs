@@ -252,47 +252,46 @@ fn heads_first(matrix: &DMatrix<f32>, heads: usize) -> Vec<f32> {
     (0..heads).flat_map(head).collect()
 }
 
-/// Rules for scores, one after another, and heads that share keys, beside the crate's flash attention.
-#[test]
-fn rules_and_shared_keys_agree() {
-    if !on_cpu::here() {
-        return;
-    }
+/// Two heads or more, queries and keys by tokens, and what a kernel is told of them.
+struct Problem {
+    q: DMatrix<f32>,
+    k: DMatrix<f32>,
+    v: DMatrix<f32>,
+    d_output: DMatrix<f32>,
+    mask: Mask,
+    heads: usize,
+    kv_heads: usize,
+}
+
+impl Problem {
     const D: usize = 64;
-    const HEADS: usize = 4;
-    let bf16 = |x: f64| Precision::Bf16.round(x as f32); // all kernels can read that
-    let biases =
-        DMatrix::from_fn(32, HEADS, |bucket, h| (bucket as f32 + h as f32).sin());
-    let buckets = DistanceBuckets::t5(32, 40).unwrap();
-    let cap = ScoreRule::soft_cap(2.0).unwrap();
-    let alibi = ScoreRule::alibi(HEADS).unwrap();
-    let table = ScoreRule::table(&biases, buckets).unwrap();
-    let rules = [
-        ScoreRule::none(),
-        cap.clone().then(alibi.clone()),
-        alibi.then(table.clone()).then(cap.clone()),
-        table,
-    ];
-    let masks = [Mask::causal(), Mask::causal(), Mask::none(), Mask::causal()];
-    let lengths = [(70, 70), (5, 90), (40, 65), (70, 33)];
-    for (((rule, kv_heads), (n_q, n_k)), mask) in
-        rules.into_iter().zip([1, 2, 4, 2]).zip(lengths).zip(masks)
-    {
-        let q = random(n_q, HEADS * D, 0).map(|x| bf16(2.0 * x));
-        let k = random(n_k, kv_heads * D, 1).map(|x| bf16(2.0 * x));
-        let v = random(n_k, kv_heads * D, 2).map(bf16);
-        let d_output = random(n_q, HEADS * D, 3).map(bf16);
-        let mask = mask.with_scores(rule.clone());
-        let inputs = Inputs::grouped(&q, &k, &v, mask, HEADS, kv_heads).unwrap();
+
+    /// Numbers that all kernels can read. Scores grow with `size`.
+    fn new(
+        mask: Mask,
+        (heads, kv_heads): (usize, usize),
+        (n_q, n_k): (usize, usize),
+        size: f64,
+    ) -> Self {
+        let matrix = |n: usize, heads: usize, seed: u64, size: f64| {
+            let bf16 = |x: f64| Precision::Bf16.round((size * x) as f32);
+            random(n, heads * Self::D, seed).map(bf16)
+        };
+        let (q, k) = (matrix(n_q, heads, 0, size), matrix(n_k, kv_heads, 1, size));
+        let (v, d_output) = (matrix(n_k, kv_heads, 2, 1.0), matrix(n_q, heads, 3, 1.0));
+        Problem { q, k, v, d_output, mask, heads, kv_heads }
+    }
+
+    /// The kernels give what the crate's flash attention does, though the first `unseen` keys are no numbers for them.
+    fn check(&self, forward_kernels: &[Program], unseen: usize, off_in_bf16: f32) {
+        let Problem { q, k, v, d_output, mask, heads, kv_heads } = self;
+        let inputs = Inputs::grouped(q, k, v, mask.clone(), *heads, *kv_heads).unwrap();
         let forward = Tiled::default().forward(&inputs).unwrap();
         let gradients =
             Tiled::default().backward(&inputs, &forward, d_output.as_view()).unwrap();
         let variant = Variant::of(&inputs).unwrap();
-        let sizes = sizes(HEADS, n_q, n_k);
-        let [k, v] = [&k, &v].map(|matrix| heads_first(matrix, kv_heads));
-        let [q, d_output, output] =
-            [&q, &d_output, &forward.output].map(|matrix| heads_first(matrix, HEADS));
-        let what = format!("{rule:?}, {kv_heads} key-value heads, {n_q} x {n_k}");
+        let sizes = sizes(*heads, q.nrows(), k.nrows());
+        let what = format!("{mask:?}, {kv_heads} key-value heads, {sizes:?}");
         let within = |off: f32, name: &str, given: &[f32], expected: &[f32]| {
             let size = expected.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
             assert_eq!(given.len(), expected.len(), "{name}, {what}");
@@ -300,9 +299,19 @@ fn rules_and_shared_keys_agree() {
                 assert!((x - y).abs() < off * size, "{name}, {what}: {x}, not {y}");
             }
         };
-        for program in [NAIVE, TILED, DECODE] {
-            let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
-            let answer = on_cpu.unwrap().forward(sizes, [&q, &k, &v], PLAIN);
+        let hide = |matrix: &DMatrix<f32>| {
+            let mut matrix = matrix.clone();
+            matrix.rows_mut(0, unseen).fill(f32::NAN);
+            heads_first(&matrix, *kv_heads)
+        };
+        let [k, v] = [k, v].map(hide);
+        let [q, d_output, output] =
+            [q, d_output, &forward.output].map(|matrix| heads_first(matrix, *heads));
+        let on_cpu = |program: Program| {
+            OnCpu::compile(program, Self::D, variant.clone(), Watch::Addresses).unwrap()
+        };
+        for &program in forward_kernels {
+            let answer = on_cpu(program).forward(sizes, [&q, &k, &v], PLAIN);
             let (given, lse) =
                 answer.unwrap_or_else(|failure| panic!("{what}: {failure}"));
             // Weights in bf16 are off by up to 2⁻⁹, and so is an output.
@@ -312,92 +321,69 @@ fn rules_and_shared_keys_agree() {
                 assert!(x == y || (x - y).abs() < 1e-5, "{what}: {x}, not {y}");
             }
         }
-        for (program, off) in [(BACKWARD, 3e-5), (BACKWARD_HOPPER, 2e-2)] {
-            let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
+        for (program, off) in [(BACKWARD, 3e-5), (BACKWARD_HOPPER, off_in_bf16)] {
             let lse = forward.log_sum_exp.as_slice();
             let arguments = [&q[..], &k, &v, &output, &d_output, lse];
-            let answer = on_cpu.unwrap().backward(sizes, arguments, PLAIN);
+            let answer = on_cpu(program).backward(sizes, arguments, PLAIN);
             let [d_q, d_k, d_v] =
-                answer.unwrap_or_else(|failure| panic!("{what}: {failure}"));
-            within(off, "dQ", &d_q, &heads_first(&gradients.q, HEADS));
-            within(off, "dK", &d_k, &heads_first(&gradients.k, kv_heads));
-            within(off, "dV", &d_v, &heads_first(&gradients.v, kv_heads));
+                answer.unwrap_or_else(|failure| panic!("{program}, {what}: {failure}"));
+            within(off, "dQ", &d_q, &heads_first(&gradients.q, *heads));
+            within(off, "dK", &d_k, &heads_first(&gradients.k, *kv_heads));
+            within(off, "dV", &d_v, &heads_first(&gradients.v, *kv_heads));
         }
     }
 }
 
-/// Windows, sinks and documents, beside the crate's flash attention, also where two heads share their keys. Keys before the first one that any
-/// query sees are not even loaded: there stands NaN.
+/// Rules for scores, one after another, and heads that share keys.
+#[test]
+fn rules_and_shared_keys_agree() {
+    if !on_cpu::here() {
+        return;
+    }
+    const HEADS: usize = 4;
+    let biases =
+        DMatrix::from_fn(32, HEADS, |bucket, h| (bucket as f32 + h as f32).sin());
+    let buckets = DistanceBuckets::t5(32, 40).unwrap();
+    let cap = ScoreRule::soft_cap(2.0).unwrap();
+    let alibi = ScoreRule::alibi(HEADS).unwrap();
+    let table = ScoreRule::table(&biases, buckets).unwrap();
+    let (none, causal) = (Mask::none, Mask::causal);
+    for (mask, rule, kv_heads, lengths) in [
+        (causal(), ScoreRule::none(), 1, (70, 70)),
+        (causal(), cap.clone().then(alibi.clone()), 2, (5, 90)),
+        (none(), alibi.then(table.clone()).then(cap), 4, (40, 65)),
+        (causal(), table, 2, (70, 33)),
+    ] {
+        let problem =
+            Problem::new(mask.with_scores(rule), (HEADS, kv_heads), lengths, 2.0);
+        problem.check(&[NAIVE, TILED, DECODE], 0, 2e-2);
+    }
+}
+
+/// Windows, sinks and documents. Keys before the first one that any query sees are not even loaded.
 #[test]
 fn masks_agree() {
     if !on_cpu::here() {
         return;
     }
-    const D: usize = 64;
-    let bf16 = |x: f64| Precision::Bf16.round(x as f32);
-    let causal =
-        |documents: &[usize]| Mask::documents(documents).unwrap().and(Mask::causal());
-    let documents: Vec<_> =
-        (0..600).map(|j| usize::from(j >= 130) + usize::from(j >= 470)).collect();
+    let document = |j: usize| usize::from(j >= 130) + usize::from(j >= 470);
+    let documents: Vec<_> = (0..600).map(document).collect();
+    let documents = || Mask::documents(&documents).unwrap().and(Mask::causal());
     let window = |width, sinks| Mask::window_with_sinks(width, sinks).unwrap();
-    const HEADS: usize = 2;
-    let cases = [
-        (window(100, 0), 600, 600, 2),
-        (window(90, 5), 600, 600, 1),
-        (window(70, 0), 90, 600, 1), // the first keys are seen by nobody
-        (causal(&documents), 600, 600, 1),
-        (causal(&documents).and(window(150, 0)), 600, 600, 2),
-        (window(40, 0), 300, 100, 2), // most queries stand before the first key
-    ];
-    for (mask, n_q, n_k, kv_heads) in cases {
-        let [q, d_output] = [0, 3].map(|seed| random(n_q, HEADS * D, seed).map(bf16));
-        let [k, v] = [1, 2].map(|seed| random(n_k, kv_heads * D, seed).map(bf16));
-        let inputs = Inputs::grouped(&q, &k, &v, mask.clone(), HEADS, kv_heads).unwrap();
-        let forward = Tiled::default().forward(&inputs).unwrap();
-        let gradients =
-            Tiled::default().backward(&inputs, &forward, d_output.as_view()).unwrap();
-        let variant = Variant::of(&inputs).unwrap();
-        // Whole tiles of keys before the first one that any query sees.
-        let sized = mask.sized(n_q, n_k).unwrap();
-        let unseen = (0..n_k).take_while(|&j| !(0..n_q).any(|i| sized.allows(i, j)));
-        let unseen = unseen.count() / 128 * 128;
-        let hide = |matrix: &DMatrix<f32>| {
-            DMatrix::from_fn(n_k, kv_heads * D, |j, c| {
-                if j < unseen { f32::NAN } else { matrix[(j, c)] }
-            })
-        };
-        let [k, v] = [hide(&k), hide(&v)].map(|matrix| heads_first(&matrix, kv_heads));
-        let [q, d_output, output] =
-            [&q, &d_output, &forward.output].map(|matrix| heads_first(matrix, HEADS));
-        let what = format!("{mask:?}, {n_q} x {n_k}");
-        let within = |off: f32, name: &str, given: &[f32], expected: &[f32]| {
-            let size = expected.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
-            for (x, y) in given.iter().zip(expected) {
-                assert!((x - y).abs() < off * size, "{name}, {what}: {x}, not {y}");
-            }
-        };
-        for program in [NAIVE, TILED] {
-            if program == NAIVE && unseen > 0 {
-                continue; // its products are of all keys
-            }
-            let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
-            let answer =
-                on_cpu.unwrap().forward(sizes(HEADS, n_q, n_k), [&q, &k, &v], PLAIN);
-            let (given, _) = answer.unwrap_or_else(|failure| panic!("{what}: {failure}"));
-            within(3e-5, "output", &given, &output);
-        }
-        for (program, off) in [(BACKWARD, 3e-5), (BACKWARD_HOPPER, 8e-3)] {
-            let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
-            let lse = forward.log_sum_exp.as_slice();
-            let arguments = [&q[..], &k, &v, &output, &d_output, lse];
-            let answer =
-                on_cpu.unwrap().backward(sizes(HEADS, n_q, n_k), arguments, PLAIN);
-            let [d_q, d_k, d_v] =
-                answer.unwrap_or_else(|failure| panic!("{program}, {what}: {failure}"));
-            within(off, "dQ", &d_q, &heads_first(&gradients.q, HEADS));
-            within(off, "dK", &d_k, &heads_first(&gradients.k, kv_heads));
-            within(off, "dV", &d_v, &heads_first(&gradients.v, kv_heads));
-        }
+    for (mask, kv_heads, lengths) in [
+        (window(100, 0), 2, (600, 600)),
+        (window(90, 5), 1, (600, 600)),
+        (window(70, 0), 1, (90, 600)), // the first keys are seen by nobody
+        (documents(), 1, (600, 600)),
+        (documents().and(window(150, 0)), 2, (600, 600)),
+        (window(40, 0), 2, (300, 100)), // most queries stand before the first key
+    ] {
+        let sized = mask.sized(lengths.0, lengths.1).unwrap();
+        let is_seen = |j: &usize| (0..lengths.0).any(|i| sized.allows(i, *j));
+        // Of whole tiles of every kernel; the products of `naive` are of all keys.
+        let unseen = (0..lengths.1).position(|j| is_seen(&j)).unwrap() / 128 * 128;
+        let kernels: &[_] = if unseen > 0 { &[TILED] } else { &[NAIVE, TILED] };
+        Problem::new(mask, (2, kv_heads), lengths, 1.0).check(kernels, unseen, 8e-3);
     }
 }
 
