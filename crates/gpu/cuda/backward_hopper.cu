@@ -22,8 +22,8 @@ constexpr int BOX = 64;                 // rows that the copy engine brings at o
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 
 // Rows of a tile that passes. Where keys stay, a thread has two sums in its registers. Then for wide
-// heads, or with a rule or a mask to compute, there is room for the scores of 64 queries only. That has a
-// price: to multiply 64 rows by 64, the tensor cores read shared memory for as long as they
+// heads, or with a rule or a mask to compute, there is room for the scores of 64 queries only. That
+// has a price: to multiply 64 rows by 64, the tensor cores read shared memory for as long as they
 // multiply.
 #if defined(SCORE_RULE) || defined(MASK)
 constexpr int QUERIES = 64;
