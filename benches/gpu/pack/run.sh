@@ -7,8 +7,8 @@
 # `--python PROGRAM` names the Python that has PyTorch and the CUDA wheels; without it, python3.
 # A test that takes more than TEST_SECONDS (600) is ended: a kernel that waits for ever would not end by itself.
 # KEEP_GOING=1 times even what a test found wrong: the end is a failure all the same.
-# In the end compute-sanitizer watches every kernel once, without rules and masks, if it is there (pip install nvidia-cuda-sanitizer-api), for
-# SANITIZER_SECONDS (60) with each of its tools.
+# In the end compute-sanitizer watches every kernel, without rules and masks, if it is there (pip install
+# nvidia-cuda-sanitizer-api), for SANITIZER_SECONDS (60) with each of its tools.
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 

@@ -76,7 +76,8 @@ backward_delta(const Bf16* output, const Bf16* d_output, const float* lse, float
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y;
     const auto* o = reinterpret_cast<const unsigned*>(head_of(output, head, n_q));
     const auto* d_o = reinterpret_cast<const unsigned*>(head_of(d_output, head, n_q));
-    auto& to = reinterpret_cast<Numbers*>(numbers)[size_t(head) * tiles_of_numbers(n_q) + blockIdx.x];
+    const size_t tile = size_t(head) * tiles_of_numbers(n_q) + blockIdx.x;
+    Numbers& to = reinterpret_cast<Numbers*>(numbers)[tile];
 #pragma unroll 4
     for (int row = QUERIES / 4 * warp; row < QUERIES / 4 * (warp + 1); ++row) {
         const int i = blockIdx.x * QUERIES + row;
@@ -113,9 +114,11 @@ template <bool keys_stay> struct Work {
         first_staying = (keys_stay ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * STAYING;
         const int last = min(first_staying + STAYING, n_q) - 1;
         first_tile = keys_stay ? first_to_see(first_staying, n_q, n_k) / PASSING : 0;
-        const int end = keys_stay ? end_of_seeing(first_staying, first_staying + STAYING - 1, n_q, n_k)
+        const int last_key = first_staying + STAYING - 1;
+        const int end = keys_stay ? end_of_seeing(first_staying, last_key, n_q, n_k)
                                   : keys_seen_by(last, n_q, n_k);
-        skipped = keys_stay ? 0 : max(0, first_key_of(first_staying, n_q, n_k) / PASSING - OF_SINKS);
+        const int first_seen = first_key_of(first_staying, n_q, n_k) / PASSING;
+        skipped = keys_stay ? 0 : max(0, first_seen - OF_SINKS);
         tiles_of_head = max(0, (end + PASSING - 1) / PASSING - first_tile - skipped);
         tiles = of_many_heads ? GROUP * tiles_of_head : tiles_of_head;
     }
@@ -139,8 +142,9 @@ struct Maps {
 template <bool keys_stay>
 __device__ void produce(Shared<keys_stay>& shared, const Maps& maps, const float* numbers,
                         const Work<keys_stay>& work) {
-    load<BOX>(shared.staying[0], maps.staying_0, shared.staying_full, work.first_staying, work.head);
-    load<BOX>(shared.staying[1], maps.staying_1, shared.staying_full, work.first_staying, work.head);
+    const int first_staying = work.first_staying;
+    load<BOX>(shared.staying[0], maps.staying_0, shared.staying_full, first_staying, work.head);
+    load<BOX>(shared.staying[1], maps.staying_1, shared.staying_full, first_staying, work.head);
     for (int t = 0; t < work.tiles; ++t) {
         const int head = work.passing_head(t), first = work.first_passing(t);
         const int i = t % shared.STAGES_0, j = t % shared.STAGES_1;

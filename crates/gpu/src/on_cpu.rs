@@ -132,13 +132,13 @@ impl OnCpu {
             format!("-DGROUP={group}"),
             format!("-DKERNEL=\"{}\"", kernel.display()),
         ];
-        for (macro_, name, text) in
+        for (macro_name, name, text) in
             [("SCORE_RULE", "score_rule.cuh", rule), ("MASK", "mask.cuh", mask)]
         {
             let Some(text) = text else { continue };
             let file = folder.path().join(name);
             fs::write(&file, text)?;
-            chosen.push(format!("-D{macro_}=\"{}\"", file.display()));
+            chosen.push(format!("-D{macro_name}=\"{}\"", file.display()));
         }
         let options = watch.flags().iter().map(|&flag| flag.to_owned()).chain(chosen);
         let file =

@@ -373,7 +373,7 @@ fn masks_agree() {
     for (mask, kv_heads, lengths) in [
         (window(100, 0), 2, (600, 600)),
         (window(90, 5), 1, (600, 600)),
-        (window(70, 0), 1, (90, 600)), // the first keys are seen by nobody
+        (window(70, 0), 1, (90, 600)), // no query sees the first keys
         (documents(), 1, (600, 600)),
         (documents().and(window(150, 0)), 2, (600, 600)),
         (window(40, 0), 2, (300, 100)), // most queries stand before the first key
