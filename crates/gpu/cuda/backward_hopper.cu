@@ -335,15 +335,6 @@ template <bool keys_stay> struct Consumer {
     }
 };
 
-// `full` waits for so many copies, `empty` for all warps of the consumers.
-template <int stages>
-__device__ void init_ring(Barrier (&full)[stages], Barrier (&empty)[stages], int copies) {
-    for (int i = 0; i < stages; ++i) {
-        mbarrier_init(full[i], copies);
-        mbarrier_init(empty[i], 4 * CONSUMERS);
-    }
-}
-
 template <bool keys_stay>
 __device__ void run(const Maps& maps, const float* numbers, Bf16* gradient_0, Bf16* gradient_1,
                     int n_q, int n_k, float scale) {
@@ -352,8 +343,8 @@ __device__ void run(const Maps& maps, const float* numbers, Bf16* gradient_0, Bf
 
     if (threadIdx.x == 0) {
         mbarrier_init(shared.staying_full, 2); // tiles
-        init_ring(shared.full_0, shared.empty_0, keys_stay ? 2 : 1); // a tile, and numbers
-        init_ring(shared.full_1, shared.empty_1, 1);
+        init_ring(shared.full_0, shared.empty_0, keys_stay ? 2 : 1, 4 * CONSUMERS); // a tile, and numbers
+        init_ring(shared.full_1, shared.empty_1, 1, 4 * CONSUMERS);
         mbarrier_init_fence();
     }
     __syncthreads();

@@ -18,6 +18,14 @@ constexpr int KEYS = 128;                   // rows of a tile of keys, or of val
 constexpr int STAGES = 2;                   // tiles of each that shared memory holds
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 
+// Does a block take one tile of queries after another, for as long as there are any? Then the next
+// queries come while the last output is written: there is a place for each.
+#ifdef PERSISTENT
+constexpr int QUERY_STAGES = 2;
+#else
+constexpr int QUERY_STAGES = 1;
+#endif
+
 // A multiprocessor has 64K registers: 512 for 128 threads. The launch deals them out evenly to the
 // warpgroups; then the producer, which needs next to none, leaves its own to the consumers:
 // 24 + 2 · 240 = 504 (3 · 168 at the launch), 32 + 3 · 160 = 512 (4 · 128).
@@ -25,33 +33,83 @@ constexpr int PRODUCER_REGISTERS = D == 128 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = D == 128 ? 240 : 160;
 
 struct Shared {
-    Tile<QUERIES> q;
+    Tile<QUERIES> q[QUERY_STAGES];
     Tile<KEYS> k[STAGES], v[STAGES];
-    Barrier q_full, k_full[STAGES], v_full[STAGES], k_empty[STAGES], v_empty[STAGES];
+    Barrier q_full[QUERY_STAGES], k_full[STAGES], v_full[STAGES];
+    Barrier q_empty[QUERY_STAGES], k_empty[STAGES], v_empty[STAGES];
 };
 extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int(sizeof(Shared))};
 extern "C" __constant__ int attention_forward_boxes[2] = {QUERIES, KEYS};
 
-// What a block does: these queries of this head, against so many tiles of keys, from the last to
-// the first. The last is the one that may need a mask, and its number is known from the start.
+// A piece of work: these queries of this head, against tiles of keys from the last one to the first.
+// The last is the one that may need a causal mask, and its number is known from the start. Tiles of
+// keys are numbered through all pieces of a block, as the ring counts them: these are `begin` to
+// `end` - 1.
 struct Work {
-    int head, first_query, tiles;
+    int n_q, n_k;
+    int number; // of the piece
+    int head, first_query;
+    int skipped; // tiles of keys that a mask hides, behind those of its sinks
+    int begin, end;
 
-    __device__ int first_key(int t) const { return (tiles - 1 - t) * KEYS; }
+    static constexpr int OF_SINKS = (SINKS + KEYS - 1) / KEYS; // tiles
+
+    // The piece after one that ended at `begin`.
+    __device__ Work(int n_q, int n_k, int number, int head, int tile, int begin)
+        : n_q(n_q), n_k(n_k), number(number), head(head), first_query(tile * QUERIES),
+          begin(begin) {
+        const int last_query = min(first_query + QUERIES, n_q) - 1;
+        const int of_head = (keys_seen_by(last_query, n_q, n_k) + KEYS - 1) / KEYS;
+        skipped = max(0, first_key_of(first_query, n_q, n_k) / KEYS - OF_SINKS);
+        end = begin + max(0, of_head - skipped);
+    }
+
+    __device__ int first_key(int t) const {
+        const int tile = end - 1 - t;
+        return (tile + (tile < OF_SINKS ? 0 : skipped)) * KEYS;
+    }
+    __device__ int stage() const { return number % QUERY_STAGES; } // of the queries
 };
+
+// ANCHOR: schedule
+// Does all work of the block, one piece after another. The last queries see the most keys, if the
+// attention is causal. Where a block has one tile of queries, those with the most work begin first.
+// Where blocks stay, a block takes the last tile of a head with its first, the last but one with the
+// second: pairs that have the same work. It takes every pair whose number is its own plus a
+// multiple of the number of blocks, so that neighbours share the keys of a head.
+template <typename Do>
+__device__ void for_each_work(int n_q, int n_k, int heads, const Do& do_work) {
+#ifdef PERSISTENT
+    const int tiles = (n_q + QUERIES - 1) / QUERIES, pairs = (tiles + 1) / 2;
+    int number = 0, done = 0;
+    for (int pair = blockIdx.x; pair < pairs * heads; pair += gridDim.x) {
+        const int first = pair % pairs, last = tiles - 1 - first;
+        for (int tile = last; tile >= first; tile -= max(1, last - first)) {
+            const Work work(n_q, n_k, number++, pair / pairs, tile, done);
+            do_work(work);
+            done = work.end;
+        }
+    }
+#else
+    do_work(Work(n_q, n_k, 0, blockIdx.y, gridDim.x - 1 - blockIdx.x, 0));
+#endif
+}
+// ANCHOR_END: schedule
 
 // ANCHOR: producer
 // The keys run one tile ahead of the values, because the scores do.
 __device__ void produce(Shared& shared, const TensorMap& q, const TensorMap& k, const TensorMap& v,
                         const Work& work) {
-    load<QUERIES>(shared.q, q, shared.q_full, work.first_query, work.head);
-    for (int t = 0; t <= work.tiles; ++t) {
-        if (t < work.tiles) {
+    wait_empty(shared.q_empty, work.number);
+    load<QUERIES>(shared.q[work.stage()], q, shared.q_full[work.stage()], work.first_query,
+                  work.head);
+    for (int t = work.begin; t <= work.end; ++t) {
+        if (t < work.end) {
             const int i = t % STAGES;
             wait_empty(shared.k_empty, t);
             load<KEYS>(shared.k[i], k, shared.k_full[i], work.first_key(t), work.head);
         }
-        if (t > 0) {
+        if (t > work.begin) {
             const int i = (t - 1) % STAGES;
             wait_empty(shared.v_empty, t - 1);
             load<KEYS>(shared.v[i], v, shared.v_full[i], work.first_key(t - 1), work.head);
@@ -67,10 +125,20 @@ struct Rows {
     float correction[2];                           // of sums that are relative to the last m
 };
 
-// The scores of a tile become weights, in place. `seen` says how many keys of the tile each row
-// sees; it is looked at only if the tile is `masked`. `scale` is in powers of two.
+// Which keys of a tile each of the thread's two rows sees: those before `end` and, but for `sinks`
+// at the beginning, from `begin` on.
+struct Seen {
+    int begin[2], end[2], sinks;
+
+    __device__ bool has(int half, int j) const {
+        return j < end[half] && (!HAS_MASK || j >= begin[half] || j < sinks);
+    }
+};
+
+// The scores of a tile become weights, in place. What is seen is looked at only if the tile is
+// `masked`. `scale` is in powers of two.
 template <bool masked>
-__device__ void softmax(float (&s)[KEYS / 2], Rows& rows, const int (&seen)[2], float scale) {
+__device__ void softmax(float (&s)[KEYS / 2], Rows& rows, const Seen& seen, float scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) { // rows g and g + 8
         float m = rows.m[half];
@@ -79,7 +147,7 @@ __device__ void softmax(float (&s)[KEYS / 2], Rows& rows, const int (&seen)[2], 
 #pragma unroll
             for (int e = 0; e < 2; ++e) { // columns 2t and 2t + 1 of every eight
                 const int j = 2 * i - 4 * half + int(threadIdx.x % 4) * 2 + e;
-                if (masked && j >= seen[half]) s[i + e] = MINUS_INFINITY;
+                if (masked && !seen.has(half, j)) s[i + e] = MINUS_INFINITY;
                 m = fmaxf(m, s[i + e]);
             }
         m = max_of_lanes<4>(m);
@@ -116,33 +184,39 @@ struct Consumer {
     const Work& work;
     const int number;  // of the consumer
     const float scale; // in powers of two
-    const int seen[2]; // keys that the thread's two rows see
+    const Seen seen;   // of all keys
     Rows rows = {};
     float s[KEYS / 2];
     float o[D / 2] = {};
     unsigned weights[KEYS / 16][4];
 
     template <bool masked> __device__ void to_weights(int t) {
-        const int first = work.first_key(t), seen_of_tile[2] = {seen[0] - first, seen[1] - first};
-        softmax<masked>(s, rows, seen_of_tile, scale);
+        const int first = work.first_key(t);
+        softmax<masked>(s, rows,
+                        {{seen.begin[0] - first, seen.begin[1] - first},
+                         {seen.end[0] - first, seen.end[1] - first},
+                         seen.sinks - first},
+                        scale);
     }
+
+    __device__ Tile<QUERIES>& queries() const { return shared.q[work.stage()]; }
 
     // The scores and weights of the first tile, with nothing to do beside.
     __device__ void first() {
-        mbarrier_wait(shared.q_full, 0);
-        expect_keys(0);
-        begin_product(s, shared.q, 64 * number, shared.k[0]);
+        const int t = work.begin;
+        expect_keys(t);
+        begin_product(s, queries(), 64 * number, shared.k[t % STAGES]);
         wgmma_wait<0>();
         pin(s);
-        release(shared.k_empty, 0);
-        to_weights<true>(0);
+        release(shared.k_empty, t);
+        to_weights<true>(t);
         to_bf16(weights, s);
-        expect_keys(1);
+        expect_keys(t + 1);
     }
 
     // The keys of tile t, if there is one, are there.
     __device__ void expect_keys(int t) {
-        if (t < work.tiles) wait_full(shared.k_full, t);
+        if (t < work.end) wait_full(shared.k_full, t);
     }
 
     // ANCHOR: step
@@ -150,7 +224,7 @@ struct Consumer {
     // scores alone, and runs while the tensor cores are at the output.
     template <bool masked> __device__ void step(int t) {
         wait_for_turn(number);
-        begin_product(s, shared.q, 64 * number, shared.k[t % STAGES]);
+        begin_product(s, queries(), 64 * number, shared.k[t % STAGES]);
         wait_full(shared.v_full, t - 1);
         begin_sum(o, weights, shared.v[(t - 1) % STAGES]);
         pass_turn(number);
@@ -173,31 +247,44 @@ struct Consumer {
 
     // The output of the last tile.
     __device__ void last() {
-        wait_full(shared.v_full, work.tiles - 1);
-        begin_sum(o, weights, shared.v[(work.tiles - 1) % STAGES]);
+        const int t = work.end - 1;
+        wait_full(shared.v_full, t);
+        begin_sum(o, weights, shared.v[t % STAGES]);
         wgmma_wait<0>();
         pin(o);
+        release(shared.v_empty, t);
     }
 
-    // All tiles. Of those, all rows see the first `whole` of the matrix to the end.
-    __device__ void run(int whole) {
-        if (number == CONSUMERS - 1) pass_turn(number); // consumer 0 begins
+    // Does a row of the consumer not see all of tile t?
+    __device__ bool is_masked(int t) const {
+        const int first = work.first_key(t), row = work.first_query + 64 * number;
+        return keys_seen_by(row, work.n_q, work.n_k) < first + KEYS
+               || (first + KEYS > SINKS && first_key_of(row + 63, work.n_q, work.n_k) > first);
+    }
+
+    // All tiles. A mask may cut any of them; without one, all rows see the first ones whole.
+    __device__ void run() {
         first();
-        int t = 1;
+        int t = work.begin + 1;
+        if (HAS_MASK)
+            for (; t < work.end; ++t)
+                if (is_masked(t)) step<true>(t);
+                else step<false>(t);
         if (CAUSAL)
-            for (; t < work.tiles - whole; ++t) step<true>(t);
-        for (; t < work.tiles; ++t) step<false>(t);
+            for (; t < work.end && is_masked(t); ++t) step<true>(t);
+        for (; t < work.end; ++t) step<false>(t);
         last();
-        if (number == 0) wait_for_turn(number); // the last turn belongs to none
     }
 };
 
 // A warp's 16 rows, divided by their sums, through the place of their queries.
-__device__ void store(Consumer& consumer, Bf16* output, float* lse, int n_q) {
+__device__ void store(Consumer& consumer, Bf16* output, float* lse) {
+    const Work& work = consumer.work;
+    const int n_q = work.n_q;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int first_row = 64 * consumer.number + 16 * warp; // of the warp, in the block's tile
-    const int first_query = consumer.work.first_query + first_row;
-    lse += size_t(consumer.work.head) * n_q;
+    const int first_query = work.first_query + first_row;
+    lse += size_t(work.head) * n_q;
     float inverse[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -209,28 +296,25 @@ __device__ void store(Consumer& consumer, Bf16* output, float* lse, int n_q) {
     }
     // The last product of a warpgroup reads the queries of all of its warps.
     named_barrier_sync(1 + CONSUMERS + consumer.number, 128);
-    store_rows(consumer.o, inverse, consumer.shared.q, first_row,
-               head_of(output, consumer.work.head, n_q), first_query, n_q);
+    store_rows(consumer.o, inverse, consumer.queries(), first_row,
+               head_of(output, work.head, n_q), first_query, n_q);
+#ifdef PERSISTENT
+    // The next queries may come here: what the lanes wrote and read is done, for the copy engine too.
+    async_proxy_fence();
+    __syncwarp();
+    release(consumer.shared.q_empty, work.number);
+#endif
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
                   const __grid_constant__ TensorMap v, Bf16* output, float* lse, int n_q, int n_k,
-                  float scale) {
+                  int heads, float scale) {
     Shared& shared = shared_memory<Shared>();
-    // The last blocks see the most keys, if the attention is causal, and so begin first.
-    const int first_query = (gridDim.x - 1 - blockIdx.x) * QUERIES;
-    const int seen_by_block = keys_seen_by(first_query + QUERIES - 1, n_q, n_k);
-    const Work work = {int(blockIdx.y), first_query, (seen_by_block + KEYS - 1) / KEYS};
-
     if (threadIdx.x == 0) {
-        mbarrier_init(shared.q_full, 1);
-        for (int i = 0; i < STAGES; ++i) {
-            mbarrier_init(shared.k_full[i], 1);
-            mbarrier_init(shared.v_full[i], 1);
-            mbarrier_init(shared.k_empty[i], 4 * CONSUMERS); // a warp each
-            mbarrier_init(shared.v_empty[i], 4 * CONSUMERS);
-        }
+        init_ring(shared.q_full, shared.q_empty, 1, 4 * CONSUMERS); // a warp each
+        init_ring(shared.k_full, shared.k_empty, 1, 4 * CONSUMERS);
+        init_ring(shared.v_full, shared.v_empty, 1, 4 * CONSUMERS);
         mbarrier_init_fence();
     }
     __syncthreads();
@@ -239,14 +323,24 @@ attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ T
     const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / 128, 0);
     if (warpgroup == 0) {
         keep_registers<PRODUCER_REGISTERS>();
-        if (threadIdx.x / 32 == 0 && work.tiles > 0 && elect()) produce(shared, q, k, v, work);
+        if (threadIdx.x / 32 == 0 && elect())
+            for_each_work(n_q, n_k, heads,
+                          [&](const Work& work) { produce(shared, q, k, v, work); });
     } else {
         take_registers<CONSUMER_REGISTERS>();
-        const int number = warpgroup - 1, first_row = first_query + 64 * number;
-        const int i = first_row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-        Consumer consumer = {shared, work, number, LOG2_E * scale,
-                             {keys_seen_by(i, n_q, n_k), keys_seen_by(i + 8, n_q, n_k)}};
-        if (work.tiles > 0) consumer.run(keys_seen_by(first_row, n_q, n_k) / KEYS);
-        store(consumer, output, lse, n_q);
+        const int number = warpgroup - 1;
+        if (number == CONSUMERS - 1) pass_turn(number); // consumer 0 begins
+        for_each_work(n_q, n_k, heads, [&](const Work& work) {
+            const int i = work.first_query + 64 * number + threadIdx.x / 32 % 4 * 16
+                          + threadIdx.x % 32 / 4;
+            const Seen seen = {{first_key_of(i, n_q, n_k), first_key_of(i + 8, n_q, n_k)},
+                               {keys_seen_by(i, n_q, n_k), keys_seen_by(i + 8, n_q, n_k)},
+                               SINKS};
+            Consumer consumer = {shared, work, number, LOG2_E * scale, seen};
+            wait_full(shared.q_full, work.number);
+            if (work.begin < work.end) consumer.run();
+            store(consumer, output, lse);
+        });
+        if (number == 0) wait_for_turn(number); // the last turn belongs to none
     }
 }

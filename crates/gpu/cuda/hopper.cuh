@@ -53,12 +53,17 @@ __device__ inline void mbarrier_init(Barrier& barrier, unsigned arrivals) {
                  ::"r"(shared_address(&barrier)), "r"(arrivals) : "memory");
 }
 
-// After the last init and before the block's barrier: makes it known to the copy engine, which
-// works through a proxy of its own. (CUTLASS has the first fence, the CUDA programming guide the
-// second.)
+// The copy engine works through a proxy of its own. What the thread read and wrote in shared memory
+// before the fence comes before what the engine is asked for after it.
+__device__ inline void async_proxy_fence() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// After the last init and before the block's barrier: makes it known to the copy engine. (CUTLASS
+// has the first fence, the CUDA programming guide the second.)
 __device__ inline void mbarrier_init_fence() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    async_proxy_fence();
 }
 
 // What the thread read and wrote before is done for each thread that sees the phase end.

@@ -32,6 +32,15 @@ template <int stages> __device__ void release(Barrier (&empty)[stages], int t) {
 }
 // ANCHOR_END: ring
 
+// `full` waits for so many copies, `empty` for so many warps.
+template <int stages>
+__device__ void init_ring(Barrier (&full)[stages], Barrier (&empty)[stages], int copies, int warps) {
+    for (int i = 0; i < stages; ++i) {
+        mbarrier_init(full[i], copies);
+        mbarrier_init(empty[i], warps);
+    }
+}
+
 // A tile, from row `first` of the head on, in boxes of `box` rows; `full` learns of its bytes as
 // they come.
 template <int box, int rows>

@@ -113,7 +113,7 @@ impl OnCpu {
         let source = program.source();
         let runner = match source.name {
             "naive" => "run_naive.cpp",
-            "hopper" => "run_hopper.cpp",
+            "hopper" | "hopper_persistent" => "run_hopper.cpp",
             "backward" => "run_backward.cpp",
             "backward_hopper" => "run_backward_hopper.cpp",
             "decode" => "run_decode.cpp",

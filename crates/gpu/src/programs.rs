@@ -4,14 +4,16 @@
 use crate::precision::{BF16, Precision};
 use crate::tiles::backward_hopper::BOX;
 use crate::tiles::decode::{PAGE, ROWS, SPLIT};
-use attention::cuda::Parameter::{KeyCount, Map, QueryCount, Reads, Scale, Writes};
+use attention::cuda::Parameter::{
+    HeadCount, KeyCount, Map, QueryCount, Reads, Scale, Writes,
+};
 use attention::cuda::{
     Architecture, COMMON, Error, Function, NAIVE, Numbers, OtherSize, Parameter, Program,
     Result, Shape, Size, Source, TILED, Tensor,
 };
 use cudarc::driver::sys;
 
-// SAFETY, of all six: the tests compile these programs with the declarations of their lists, and run them on a CPU with every access
+// SAFETY, of all: the tests compile these programs with the declarations of their lists, and run them on a CPU with every access
 // watched, at each head dimension, full and causal, and at lengths around the edges of their tiles; and on a GPU beside the definition.
 /// Blocks of scores and of the output in registers, and copies that nothing waits for.
 pub const REGISTERS: Program = unsafe { Program::new(REGISTERS_SOURCE) };
@@ -19,6 +21,8 @@ pub const REGISTERS: Program = unsafe { Program::new(REGISTERS_SOURCE) };
 pub const TENSOR_CORES: Program = unsafe { Program::new(TENSOR_CORES_SOURCE) };
 /// Hopper's own instructions: products of four warps, the copy engine, and warps that each do one thing.
 pub const HOPPER: Program = unsafe { Program::new(HOPPER_SOURCE) };
+/// The same with blocks that stay, one on each multiprocessor, and take one tile of queries after another.
+pub const HOPPER_PERSISTENT: Program = unsafe { Program::new(HOPPER_PERSISTENT_SOURCE) };
 /// The gradients of queries, keys and values.
 pub const BACKWARD: Program = unsafe { Program::new(BACKWARD_SOURCE) };
 /// The gradients on tensor cores, with Hopper's own instructions.
@@ -27,8 +31,17 @@ pub const BACKWARD_HOPPER: Program = unsafe { Program::new(BACKWARD_HOPPER_SOURC
 pub const DECODE: Program = unsafe { Program::new(DECODE_SOURCE) };
 
 /// The forward kernels from the slowest to the fastest, then the backward passes, then decoding: in the order of their numbers.
-pub const ALL: [Program; 8] =
-    [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER, BACKWARD, BACKWARD_HOPPER, DECODE];
+pub const ALL: [Program; 9] = [
+    NAIVE,
+    TILED,
+    REGISTERS,
+    TENSOR_CORES,
+    HOPPER,
+    HOPPER_PERSISTENT,
+    BACKWARD,
+    BACKWARD_HOPPER,
+    DECODE,
+];
 
 /// Returns the program of this name.
 ///
@@ -92,7 +105,7 @@ pub fn declarations(program: Program) -> String {
         Reads(tensor) => format!("const {}*", number(tensor)),
         Writes(tensor) => format!("{}*", number(tensor)),
         Map(..) => "const __grid_constant__ TensorMap".to_owned(),
-        QueryCount | KeyCount => "int".to_owned(),
+        QueryCount | KeyCount | HeadCount => "int".to_owned(),
         Scale => "float".to_owned(),
     };
     let declaration = |Function(name, parameters): &Function| {
@@ -187,6 +200,9 @@ const BF16_HEADER: Header = ("bf16.cuh", include_str!("../cuda/bf16.cuh"));
 const CP_ASYNC: Header = ("cp_async.cuh", include_str!("../cuda/cp_async.cuh"));
 const TENSOR_CORES_HEADER: Header =
     ("tensor_cores.cuh", include_str!("../cuda/tensor_cores.cuh"));
+const HOPPER_HEADER: Header = ("hopper.cuh", include_str!("../cuda/hopper.cuh"));
+const HOPPER_TILES: Header =
+    ("hopper_tiles.cuh", include_str!("../cuda/hopper_tiles.cuh"));
 type Header = (&'static str, &'static str);
 
 const REGISTERS_SOURCE: &Source = &Source {
@@ -211,12 +227,7 @@ const TENSOR_CORES_SOURCE: &Source = &Source {
 const HOPPER_SOURCE: &Source = &Source {
     name: "hopper",
     text: include_str!("../cuda/hopper.cu"),
-    headers: &[
-        COMMON,
-        BF16_HEADER,
-        ("hopper.cuh", include_str!("../cuda/hopper.cuh")),
-        ("hopper_tiles.cuh", include_str!("../cuda/hopper_tiles.cuh")),
-    ],
+    headers: &[COMMON, BF16_HEADER, HOPPER_HEADER, HOPPER_TILES],
     functions: &[Function(
         "attention_forward",
         &[
@@ -227,11 +238,27 @@ const HOPPER_SOURCE: &Source = &Source {
             Writes(LSE),
             QueryCount,
             KeyCount,
+            HeadCount,
             Scale,
         ],
     )],
     oldest: SM_90A,
+    takes_masks: true,
     ..*TENSOR_CORES_SOURCE
+};
+
+const HOPPER_PERSISTENT_SOURCE: &Source = &Source {
+    name: "hopper_persistent",
+    text: include_str!("../cuda/hopper_persistent.cu"),
+    headers: &[
+        COMMON,
+        BF16_HEADER,
+        HOPPER_HEADER,
+        HOPPER_TILES,
+        ("hopper.cu", HOPPER_SOURCE.text),
+    ],
+    is_persistent: true,
+    ..*HOPPER_SOURCE
 };
 
 const BACKWARD_SOURCE: &Source = &Source {
@@ -316,7 +343,6 @@ const BACKWARD_HOPPER_SOURCE: &Source = &Source {
         ),
     ],
     takes_rules: true,
-    takes_masks: true,
     ..*HOPPER_SOURCE
 };
 

@@ -29,6 +29,8 @@ pub struct Device {
     pub capability: (u32, u32),
     /// Bytes of shared memory that a block can have.
     pub shared_bytes: u32,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
     /// The version of CUDA that the driver knows: major, minor.
     pub driver: (u32, u32),
 }
@@ -148,7 +150,9 @@ impl Gpu {
             Ok(OnDevice { tensor, numbers, bytes: bytes? })
         };
         let all = all.into_iter().map(place).collect::<Result<_>>()?;
-        Ok(Tensors { program, shape, functions, stream: self.stream.clone(), all })
+        let stay = program.source().is_persistent.then_some(self.device.multiprocessors);
+        let stream = self.stream.clone();
+        Ok(Tensors { program, shape, functions, stay, stream, all })
     }
 
     /// The functions of a program on the device; compiled now, if they were not before.
@@ -221,6 +225,9 @@ impl Device {
             shared_bytes: attribute(
                 Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
             )?,
+            multiprocessors: attribute(
+                Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+            )?,
             driver,
         })
     }
@@ -248,6 +255,7 @@ pub struct Tensors {
     pub(super) program: Program,
     pub(super) shape: Shape,
     pub(super) functions: Arc<Vec<Loaded>>,
+    pub(super) stay: Option<u32>, // so many blocks
     pub(super) stream: Arc<CudaStream>,
     pub(super) all: Vec<OnDevice>, // one for each tensor of the program
 }
@@ -308,14 +316,19 @@ fn missing(program: Program, tensor: Tensor) -> Error {
 }
 
 impl Loaded {
-    /// As many blocks as it takes for all rows of all heads that the function writes.
-    pub fn blocks(&self, shape: Shape) -> (u32, u32) {
+    /// As many blocks as it takes for all rows of all heads that the function writes; or, if these blocks `stay`, so many, if there
+    /// is work for them.
+    pub fn blocks(&self, shape: Shape, stay: Option<u32>) -> (u32, u32) {
         let written = self.function.1.iter().filter_map(|parameter| match parameter {
             Parameter::Writes(tensor) => Some(tensor.sizes(shape)),
             _ => None,
         });
         let [heads, rows, _] = written.max_by_key(|sizes| sizes[1]).unwrap_or([1; 3]);
-        ((rows as u32).div_ceil(self.rows), heads as u32)
+        let (blocks, heads) = ((rows as u32).div_ceil(self.rows), heads as u32);
+        match stay {
+            Some(stay) => (stay.min(blocks.saturating_mul(heads)), 1),
+            None => (blocks, heads),
+        }
     }
 }
 

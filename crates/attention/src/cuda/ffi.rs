@@ -175,8 +175,8 @@ impl Tensors {
     /// # Errors
     /// The program has no such function, or as [`Tensors::launch`].
     pub fn launch_function(&mut self, name: &str) -> Result<()> {
-        let Tensors { program, shape, functions, stream, all } = self;
-        let (n_q, n_k) = (shape.n_q as i32, shape.n_k as i32);
+        let Tensors { program, shape, functions, stay, stream, all } = self;
+        let [n_q, n_k, heads] = [shape.n_q, shape.n_k, shape.heads].map(|n| n as i32);
         let scale = scale::<f32>(shape.d);
         let kernel = functions.iter().find(|kernel| kernel.function.0 == name);
         let kernel = kernel.ok_or_else(|| no_such_function(*program, name))?;
@@ -196,13 +196,14 @@ impl Tensors {
                 Parameter::Map(..) => launch.arg(maps.next().expect("one each")),
                 Parameter::QueryCount => launch.arg(&n_q),
                 Parameter::KeyCount => launch.arg(&n_k),
+                Parameter::HeadCount => launch.arg(&heads),
                 Parameter::Scale => launch.arg(&scale),
             };
         }
         // ANCHOR: launch
-        let (blocks, heads) = kernel.blocks(*shape);
+        let (blocks, of_heads) = kernel.blocks(*shape, *stay);
         let config = LaunchConfig {
-            grid_dim: (blocks, heads, 1),
+            grid_dim: (blocks, of_heads, 1),
             block_dim: (kernel.threads, 1, 1),
             shared_mem_bytes: kernel.shared_bytes,
         };

@@ -51,6 +51,8 @@ pub enum Parameter {
     QueryCount,
     /// `int n_k`
     KeyCount,
+    /// `int heads`, of the queries
+    HeadCount,
     /// `float scale`, 1/√d
     Scale,
 }
@@ -112,6 +114,8 @@ pub struct Source {
     pub widths: &'static [usize],
     /// The oldest architecture that has its instructions.
     pub oldest: Architecture,
+    /// `true` if its blocks stay: as many as the device has multiprocessors, each of which finds its work by its number.
+    pub is_persistent: bool,
     /// `true` if it takes rules for scores, and heads that share keys.
     pub takes_rules: bool,
     /// `true` if it takes masks that hide more than the future.
@@ -432,6 +436,7 @@ pub const TILED: Program = Program(&Source {
     numbers: Numbers::F32,
     widths: &[32, 64, 128],
     oldest: Architecture::SM_75,
+    is_persistent: false,
     takes_rules: true,
     takes_masks: true,
 });

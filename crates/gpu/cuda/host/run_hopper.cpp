@@ -12,10 +12,15 @@ int main(int count, char** words) {
     Buffer<Bf16> output(queries * D);
     Buffer<float> lse(queries);
     const int(&boxes)[2] = attention_forward_boxes;
-    launch(attention_forward, attention_forward_launch, o.n_q, o.heads,
+#ifdef PERSISTENT
+    const int rows = MULTIPROCESSORS * QUERIES, in_grid = 1;
+#else
+    const int rows = o.n_q, in_grid = o.heads;
+#endif
+    launch(attention_forward, attention_forward_launch, rows, in_grid,
            tensor_map(q.data, o.heads, o.n_q, boxes[0]), tensor_map(k.data, o.heads, o.n_k, boxes[1]),
            tensor_map(v.data, o.heads, o.n_k, boxes[1]), output.data, lse.data, o.n_q, o.n_k,
-           float(1 / sqrt(double(D))));
+           o.heads, float(1 / sqrt(double(D))));
     write(output);
     write(lse);
 }
