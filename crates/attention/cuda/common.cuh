@@ -21,10 +21,12 @@ constexpr float LN_2 = 0.6931471805599453f;
 // of its own when the kernel is compiled.
 #ifdef SCORE_RULE
 #include SCORE_RULE
+constexpr bool HAS_RULE = true;
 __device__ inline float changed_power(float score, int head, int distance) {
     return LOG2_E * changed(LN_2 * score, head, distance);
 }
 #else
+constexpr bool HAS_RULE = false;
 __device__ inline float changed(float score, int head, int distance) { return score; }
 __device__ inline float changed_power(float score, int head, int distance) { return score; }
 __device__ inline float slope_of_change(float score, int head, int distance) { return 1; }

@@ -7,12 +7,11 @@
 // products are wgmma: a warpgroup's worth at a time, read from shared memory by the tensor cores
 // themselves, while the threads go on. So the next tile's scores are computed while this tile's
 // softmax is.
-//
-// `scale` must be positive: the largest score is sought before it is scaled.
 
 #include "hopper_tiles.cuh"
 
-constexpr int CONSUMERS = D == 128 ? 2 : 3; // warpgroups, beside the producer
+// Warpgroups, beside the producer. A third has too few registers for a rule.
+constexpr int CONSUMERS = D == 128 || HAS_RULE ? 2 : 3;
 constexpr int QUERIES = 64 * CONSUMERS;     // rows of a block
 constexpr int KEYS = 128;                   // rows of a tile of keys, or of values
 constexpr int STAGES = 2;                   // tiles of each that shared memory holds
@@ -29,8 +28,8 @@ constexpr int QUERY_STAGES = 1;
 // A multiprocessor has 64K registers: 512 for 128 threads. The launch deals them out evenly to the
 // warpgroups; then the producer, which needs next to none, leaves its own to the consumers:
 // 24 + 2 · 240 = 504 (3 · 168 at the launch), 32 + 3 · 160 = 512 (4 · 128).
-constexpr int PRODUCER_REGISTERS = D == 128 ? 24 : 32;
-constexpr int CONSUMER_REGISTERS = D == 128 ? 240 : 160;
+constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 24 : 32;
+constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 240 : 160;
 
 struct Shared {
     Tile<QUERIES> q[QUERY_STAGES];
@@ -39,7 +38,10 @@ struct Shared {
     Barrier q_empty[QUERY_STAGES], k_empty[STAGES], v_empty[STAGES];
 };
 extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int(sizeof(Shared))};
-extern "C" __constant__ int attention_forward_boxes[2] = {QUERIES, KEYS};
+
+// Rows that the copy engine brings at once.
+constexpr int BOX_OF_QUERIES = 64, BOX_OF_KEYS = KEYS;
+extern "C" __constant__ int attention_forward_boxes[2] = {BOX_OF_QUERIES, BOX_OF_KEYS};
 
 // A piece of work: these queries of this head, against tiles of keys from the last one to the first.
 // The last is the one that may need a causal mask, and its number is known from the start. Tiles of
@@ -101,18 +103,18 @@ __device__ void for_each_work(int n_q, int n_k, int heads, const Do& do_work) {
 __device__ void produce(Shared& shared, const TensorMap& q, const TensorMap& k, const TensorMap& v,
                         const Work& work) {
     wait_empty(shared.q_empty, work.number);
-    load<QUERIES>(shared.q[work.stage()], q, shared.q_full[work.stage()], work.first_query,
-                  work.head);
+    load<BOX_OF_QUERIES>(shared.q[work.stage()], q, shared.q_full[work.stage()], work.first_query,
+                         work.head);
     for (int t = work.begin; t <= work.end; ++t) {
         if (t < work.end) {
             const int i = t % STAGES;
             wait_empty(shared.k_empty, t);
-            load<KEYS>(shared.k[i], k, shared.k_full[i], work.first_key(t), work.head);
+            load<BOX_OF_KEYS>(shared.k[i], k, shared.k_full[i], work.first_key(t), work.head / GROUP);
         }
         if (t > work.begin) {
             const int i = (t - 1) % STAGES;
             wait_empty(shared.v_empty, t - 1);
-            load<KEYS>(shared.v[i], v, shared.v_full[i], work.first_key(t - 1), work.head);
+            load<BOX_OF_KEYS>(shared.v[i], v, shared.v_full[i], work.first_key(t - 1), work.head / GROUP);
         }
     }
 }
@@ -137,6 +139,9 @@ struct Seen {
 
 // The scores of a tile become weights, in place. What is seen is looked at only if the tile is
 // `masked`. `scale` is in powers of two.
+//
+// The largest score is sought before all are scaled, since the scale is positive. A rule for scores
+// may change their order: then they are scaled and changed first, and `scale` is 1.
 template <bool masked>
 __device__ void softmax(float (&s)[KEYS / 2], Rows& rows, const Seen& seen, float scale) {
 #pragma unroll
@@ -183,8 +188,10 @@ struct Consumer {
     Shared& shared;
     const Work& work;
     const int number;  // of the consumer
-    const float scale; // in powers of two
+    const float score_scale; // in powers of two
     const Seen seen;   // of all keys
+    const int place;   // of the thread's first row among the keys
+    const float scale = HAS_RULE ? 1 : score_scale; // of what the softmax gets
     Rows rows = {};
     float s[KEYS / 2];
     float o[D / 2] = {};
@@ -192,6 +199,12 @@ struct Consumer {
 
     template <bool masked> __device__ void to_weights(int t) {
         const int first = work.first_key(t);
+        if (HAS_RULE)
+#pragma unroll
+            for (int i = 0; i < KEYS / 2; ++i) { // as in `softmax`
+                const int half = i / 2 % 2, j = i / 4 * 8 + int(threadIdx.x % 4) * 2 + i % 2;
+                s[i] = changed_power(score_scale * s[i], work.head, place + 8 * half - first - j);
+            }
         softmax<masked>(s, rows,
                         {{seen.begin[0] - first, seen.begin[1] - first},
                          {seen.end[0] - first, seen.end[1] - first},
@@ -336,7 +349,7 @@ attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ T
             const Seen seen = {{first_key_of(i, n_q, n_k), first_key_of(i + 8, n_q, n_k)},
                                {keys_seen_by(i, n_q, n_k), keys_seen_by(i + 8, n_q, n_k)},
                                SINKS};
-            Consumer consumer = {shared, work, number, LOG2_E * scale, seen};
+            Consumer consumer = {shared, work, number, LOG2_E * scale, seen, i + n_k - n_q};
             wait_full(shared.q_full, work.number);
             if (work.begin < work.end) consumer.run();
             store(consumer, output, lse);

@@ -41,7 +41,7 @@ pub use precision::Precision;
 #[cfg(feature = "cuda")]
 pub use programs::{
     ALL, BACKWARD, BACKWARD_HOPPER, D_K, D_OUTPUT, D_Q, D_V, DECODE, HOPPER,
-    HOPPER_PERSISTENT, K_PAGES, LENGTHS, PAGE_TABLE, REGISTERS, SM_80, SM_90, SM_90A,
-    TENSOR_CORES, V_PAGES, architectures, declarations, hopper_boxes, is_backward,
+    HOPPER_BOXES, HOPPER_PERSISTENT, K_PAGES, LENGTHS, PAGE_TABLE, REGISTERS, SM_80,
+    SM_90, SM_90A, TENSOR_CORES, V_PAGES, architectures, declarations, is_backward,
     program,
 };

@@ -243,6 +243,7 @@ const HOPPER_SOURCE: &Source = &Source {
         ],
     )],
     oldest: SM_90A,
+    takes_rules: true,
     takes_masks: true,
     ..*TENSOR_CORES_SOURCE
 };
@@ -342,7 +343,6 @@ const BACKWARD_HOPPER_SOURCE: &Source = &Source {
             ],
         ),
     ],
-    takes_rules: true,
     ..*HOPPER_SOURCE
 };
 
@@ -383,17 +383,14 @@ const DECODE_SOURCE: &Source = &Source {
 
 /// The rows of a box of queries and of one of keys and values, by which `hopper` copies them: its constant
 /// `attention_forward_boxes`.
-pub fn hopper_boxes(d: usize) -> [u32; 2] {
-    let consumers = if d == 128 { 2 } else { 3 };
-    [64 * consumers, crate::tiles::hopper::KEYS as u32]
-}
+pub const HOPPER_BOXES: [u32; 2] = [64, crate::tiles::hopper::KEYS as u32];
 
 fn map_of_queries(address: u64, sizes: [usize; 3]) -> Result<[u64; 16]> {
-    tensor_map(address, sizes, hopper_boxes(sizes[2])[0])
+    tensor_map(address, sizes, HOPPER_BOXES[0])
 }
 
 fn map_of_keys(address: u64, sizes: [usize; 3]) -> Result<[u64; 16]> {
-    tensor_map(address, sizes, hopper_boxes(sizes[2])[1])
+    tensor_map(address, sizes, HOPPER_BOXES[1])
 }
 
 fn map_of_rows(address: u64, sizes: [usize; 3]) -> Result<[u64; 16]> {
