@@ -95,10 +95,11 @@ impl Cell {
         if self.pass == Pass::Backward { 2.5 * masked } else { masked }
     }
 
-    /// Bytes of the inputs and the output, each once.
+    /// Bytes of the inputs and outputs, each once: forward those of q, k, v and the output, backward their gradients, too.
     pub fn bytes(&self) -> f64 {
         let Shape { heads, kv_heads, n_q, n_k, d, .. } = self.shape;
-        (2 * (heads * n_q + kv_heads * n_k) * d * self.precision.bytes()) as f64
+        let forward = 2 * (heads * n_q + kv_heads * n_k) * d * self.precision.bytes();
+        (if self.pass == Pass::Backward { 2 * forward } else { forward }) as f64
     }
 
     pub fn mask(&self) -> &'static str {
@@ -236,7 +237,9 @@ pub mod tests {
         assert_eq!(cell(512, false, Pass::Forward).flops(), full);
         assert_eq!(cell(512, true, Pass::Forward).flops(), full / 2.0);
         assert_eq!(cell(512, true, Pass::Backward).flops(), 2.5 * full / 2.0);
-        assert_eq!(cell(512, true, Pass::Forward).bytes(), 4.0 * 4.0 * NUMBERS as f64);
+        let bytes =
+            [Pass::Forward, Pass::Backward].map(|pass| cell(512, true, pass).bytes());
+        assert_eq!(bytes, [4.0, 8.0].map(|tensors| tensors * 4.0 * NUMBERS as f64));
     }
 
     #[test]

@@ -55,29 +55,27 @@ pub struct MeasuredCell {
 }
 
 impl MeasuredCell {
-    /// The speeds in one line, as parts of the roof, with clock and power where these are known: "n = 512: tiled 8.1 (12 %, 1755 MHz,
-    /// 400 W), torch-math 4.0 (6 %, 1980 MHz, 350 W) TFLOP/s". What decoding waits for is bytes, and its roof is that of copies.
+    /// The speeds in one line, as parts of the roof, with clock and power where these are known: "n = 512: tiled 8.1 (12 %, 63 GB/s,
+    /// 1755 MHz, 400 W), torch-math 4.0 (6 %, 31 GB/s, 1980 MHz, 350 W) TFLOP/s". What decoding waits for is bytes, and its roof is that
+    /// of copies.
     pub fn line(&self, roofs: &Roofs) -> String {
-        let (work, roof, unit) = if self.cell.pass == Pass::Decoding {
-            (self.cell.bytes() / 1e9, Some(roofs.copy / 1e9), "GB/s")
-        } else {
-            let roof = roofs.flops(&self.cell.precision.to_string());
-            (self.cell.flops() / 1e12, roof.map(|roof| roof / 1e12), "TFLOP/s")
-        };
+        let bytes = (self.cell.bytes() / 1e9, Some(roofs.copy / 1e9), "GB/s");
+        let roof = roofs.flops(&self.cell.precision.to_string());
+        let flops = (self.cell.flops() / 1e12, roof.map(|roof| roof / 1e12), "TFLOP/s");
+        let is_decoding = self.cell.pass == Pass::Decoding;
+        let ((work, roof, unit), (beside, _, unit_beside)) =
+            if is_decoding { (bytes, flops) } else { (flops, bytes) };
         let speed = |contestant: &Contestant| {
-            let speed = work / self.rounds.seconds(*contestant)?;
+            let seconds = self.rounds.seconds(*contestant)?;
+            let speed = work / seconds;
+            let beside = format!("{:.0} {unit_beside}", beside / seconds);
             let of_roof = roof.map(|roof| format!("{:.0} %", 100.0 * speed / roof));
             let state = self.states.iter().find(|(one, _)| one == contestant);
             let state = state.map(|(_, State { clock, power })| {
                 format!("{:.0} MHz, {power:.0} W", clock / 1e6)
             });
-            let more: Vec<_> = of_roof.into_iter().chain(state).collect();
-            let more = if more.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", more.join(", "))
-            };
-            Some(format!("{contestant} {speed:.1}{more}"))
+            let more: Vec<_> = of_roof.into_iter().chain([beside]).chain(state).collect();
+            Some(format!("{contestant} {speed:.1} ({})", more.join(", ")))
         };
         let speeds: Vec<_> = self.cell.contestants.iter().filter_map(speed).collect();
         let speeds =

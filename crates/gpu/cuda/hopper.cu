@@ -10,20 +10,22 @@
 
 #include "hopper_tiles.cuh"
 
-// Warpgroups, beside the producer. A third has too few registers for a rule.
-constexpr int CONSUMERS = D == 128 || HAS_RULE ? 2 : 3;
+// Does a block take one tile of queries after another, for as long as there are any? Then the next
+// queries come while the last output is written: there is a place for each.
+#ifdef PERSISTENT
+constexpr bool IS_PERSISTENT = true;
+#else
+constexpr bool IS_PERSISTENT = false;
+#endif
+constexpr int QUERY_STAGES = IS_PERSISTENT ? 2 : 1;
+
+// Warpgroups, beside the producer. With a third one, too few registers are left for a rule, and of
+// short sequences the last tile is mostly empty.
+constexpr int CONSUMERS = D == 128 || HAS_RULE || IS_PERSISTENT ? 2 : 3;
 constexpr int QUERIES = 64 * CONSUMERS;     // rows of a block
 constexpr int KEYS = 128;                   // rows of a tile of keys, or of values
 constexpr int STAGES = 2;                   // tiles of each that shared memory holds
 constexpr int THREADS = 128 * (1 + CONSUMERS);
-
-// Does a block take one tile of queries after another, for as long as there are any? Then the next
-// queries come while the last output is written: there is a place for each.
-#ifdef PERSISTENT
-constexpr int QUERY_STAGES = 2;
-#else
-constexpr int QUERY_STAGES = 1;
-#endif
 
 // A multiprocessor has 64K registers: 512 for 128 threads. The launch deals them out evenly to the
 // warpgroups; then the producer, which needs next to none, leaves its own to the consumers:
@@ -81,7 +83,10 @@ struct Work {
 // multiple of the number of blocks, so that neighbours share the keys of a head.
 template <typename Do>
 __device__ void for_each_work(int n_q, int n_k, int heads, const Do& do_work) {
-#ifdef PERSISTENT
+    if (!IS_PERSISTENT) {
+        do_work(Work(n_q, n_k, 0, blockIdx.y, gridDim.x - 1 - blockIdx.x, 0));
+        return;
+    }
     const int tiles = (n_q + QUERIES - 1) / QUERIES, pairs = (tiles + 1) / 2;
     int number = 0, done = 0;
     for (int pair = blockIdx.x; pair < pairs * heads; pair += gridDim.x) {
@@ -92,9 +97,6 @@ __device__ void for_each_work(int n_q, int n_k, int heads, const Do& do_work) {
             done = work.end;
         }
     }
-#else
-    do_work(Work(n_q, n_k, 0, blockIdx.y, gridDim.x - 1 - blockIdx.x, 0));
-#endif
 }
 // ANCHOR_END: schedule
 
@@ -311,12 +313,12 @@ __device__ void store(Consumer& consumer, Bf16* output, float* lse) {
     named_barrier_sync(1 + CONSUMERS + consumer.number, 128);
     store_rows(consumer.o, inverse, consumer.queries(), first_row,
                head_of(output, work.head, n_q), first_query, n_q);
-#ifdef PERSISTENT
     // The next queries may come here: what the lanes wrote and read is done, for the copy engine too.
-    async_proxy_fence();
-    __syncwarp();
-    release(consumer.shared.q_empty, work.number);
-#endif
+    if (IS_PERSISTENT) {
+        async_proxy_fence();
+        __syncwarp();
+        release(consumer.shared.q_empty, work.number);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

@@ -127,7 +127,10 @@ fn times_and_ratios_reach_the_record_and_the_line() {
     let tflops = cells[0].flops() / 2e-3 / 1e12;
     let line = measured.cells[0].line(&measured.roofs);
     let of_roof = tflops / 50.0 * 100.0;
-    let part = format!(", tiled {tflops:.1} ({of_roof:.0} %, 1755 MHz, 400 W), ");
+    let bytes = cells[0].bytes() / 2e-3 / 1e9;
+    let part = format!(
+        ", tiled {tflops:.1} ({of_roof:.0} %, {bytes:.0} GB/s, 1755 MHz, 400 W), "
+    );
     assert!(line.contains(&part) && line.ends_with(" TFLOP/s"), "{line}");
 }
 
@@ -140,8 +143,7 @@ fn a_step_of_decoding_is_told_in_bytes() {
         run(&cells, &mut Fake::default(), Some(&mut torch), &Blind, later(), |_| Ok(()))
             .unwrap();
     let line = measured.cells[0].line(&measured.roofs);
-    let told =
-        "bf16, decoding, d = 128, full, n = 131072: decode 268.4 (9 %), torch-flash ";
+    let told = "bf16, decoding, d = 128, full, n = 131072: decode 268.4 (9 %, 1 TFLOP/s), torch-flash ";
     assert!(line.starts_with(told) && line.ends_with(" GB/s"), "{line}");
     let record = recorded(&measured);
     let found = record.all("decoding/decode", "bf16").next().unwrap();
