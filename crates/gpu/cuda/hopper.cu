@@ -76,11 +76,11 @@ struct Work {
 };
 
 // ANCHOR: schedule
-// Does all work of the block, one piece after another. The last queries see the most keys, if the
-// attention is causal. Where a block has one tile of queries, those with the most work begin first.
-// Where blocks stay, a block takes the last tile of a head with its first, the last but one with the
-// second: pairs that have the same work. It takes every pair whose number is its own plus a
-// multiple of the number of blocks, so that neighbours share the keys of a head.
+// Does all work of the block, one piece after another. If the attention is causal, the last
+// queries see the most keys. A block with one tile of queries begins early if it has much to do. A
+// persistent one takes the last tile of a head with the first, the last but one with the second:
+// pairs that have the same work. Blocks that run together have neighbouring pairs, which share
+// keys.
 template <typename Do>
 __device__ void for_each_work(int n_q, int n_k, int heads, const Do& do_work) {
     if (!IS_PERSISTENT) {
@@ -104,6 +104,7 @@ __device__ void for_each_work(int n_q, int n_k, int heads, const Do& do_work) {
 // The keys run one tile ahead of the values, because the scores do.
 __device__ void produce(Shared& shared, const TensorMap& q, const TensorMap& k, const TensorMap& v,
                         const Work& work) {
+    const int kv_head = work.head / GROUP;
     wait_empty(shared.q_empty, work.number);
     load<BOX_OF_QUERIES>(shared.q[work.stage()], q, shared.q_full[work.stage()], work.first_query,
                          work.head);
@@ -111,12 +112,12 @@ __device__ void produce(Shared& shared, const TensorMap& q, const TensorMap& k, 
         if (t < work.end) {
             const int i = t % STAGES;
             wait_empty(shared.k_empty, t);
-            load<BOX_OF_KEYS>(shared.k[i], k, shared.k_full[i], work.first_key(t), work.head / GROUP);
+            load<BOX_OF_KEYS>(shared.k[i], k, shared.k_full[i], work.first_key(t), kv_head);
         }
         if (t > work.begin) {
             const int i = (t - 1) % STAGES;
             wait_empty(shared.v_empty, t - 1);
-            load<BOX_OF_KEYS>(shared.v[i], v, shared.v_full[i], work.first_key(t - 1), work.head / GROUP);
+            load<BOX_OF_KEYS>(shared.v[i], v, shared.v_full[i], work.first_key(t - 1), kv_head);
         }
     }
 }

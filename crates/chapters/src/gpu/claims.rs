@@ -9,7 +9,7 @@ use super::ladder::{self, Step, steps};
 use super::machine::{self, *};
 use super::pipeline::of_hopper;
 use super::published::{FLASH_2, FLASH_3};
-use super::{race, source};
+use super::{race, short, source};
 use crate::records::tests::committed;
 use gpu::tiles;
 use laboratory::gpu::{CONSUMERS, Work, clocks};
@@ -296,4 +296,23 @@ fn a_step_waits_for_memory() {
     let demands = decoding::demands(3e12);
     assert_eq!(demands.together(), demands.slow);
     assert!(decoding::intensity() < H100.ridge_bf16() / 50.0);
+}
+
+/// "they always have the same work"; "{{128}} rows of the last tile empty, and with a causal mask that is the tile with the most keys"; a
+/// model that is off by no more than the page shows.
+#[test]
+fn short_sequences_cost_what_the_page_says() {
+    let causal = short::Batch::new(16_384, (1024, 128), tiles::hopper::QUERIES, true);
+    let n = causal.keys.len();
+    assert!((0..n).all(|i| causal.keys[i] + causal.keys[n - 1 - i] == n + 1));
+    let [times] = committed().of_one_machine(["gpu"]).unwrap();
+    let kernels = committed().of_no_machine("kernels").unwrap();
+    let [wide, narrow] = [128, 64].map(|d| short::of_width(&times, &kernels, d).unwrap());
+    assert_eq!((wide.empty, narrow.empty), ([0; 2], [128, 0]));
+    for short in [wide, narrow] {
+        let [model, measured, _] = short.causal;
+        assert!((model / measured - 1.0).abs() < 0.11, "{model}, not {measured}");
+        let both = short.persistent.iter();
+        assert!(both.map(|one| one.predicted).all(|[least, most]| least < most));
+    }
 }

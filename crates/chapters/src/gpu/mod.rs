@@ -16,6 +16,7 @@ mod page;
 mod pipeline;
 mod published;
 mod race;
+mod short;
 mod source;
 
 pub use page::generate;

@@ -10,6 +10,7 @@ mod machine;
 mod measured;
 mod pictures;
 mod pipeline;
+mod short;
 
 use super::ladder::{Step, backward_on_tensor_cores, steps};
 use super::published::{self, Published};
@@ -34,6 +35,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     pipeline::generate(page);
     let kernels = page.records.of_no_machine("kernels")?;
     page.file("compiled.md", compiled::in_words(&kernels)?);
+    short::generate(page, &times, &kernels)?;
     let decoding = decoding::generate(page, &times, &kernels)?;
     let backward = backward_on_tensor_cores();
     let waiting = [
