@@ -6,6 +6,7 @@ The questions are those of `src/torch.rs`, the answers those of `../peers/worker
 """
 
 import gc
+import importlib.metadata
 import json
 import os
 import platform
@@ -39,7 +40,14 @@ def versions():
         "torch-cuda": torch.version.cuda,
         "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
         "torch-deterministic": str(torch.are_deterministic_algorithms_enabled()).lower(),
-    }
+    } | package("flash-attn-4")
+
+
+def package(name):
+    try:
+        return {name: importlib.metadata.version(name)}
+    except importlib.metadata.PackageNotFoundError:
+        return {}
 
 
 def dtype(name):
@@ -90,6 +98,20 @@ class Problem:
         return torch.autograd.grad(output, (self.q, self.k, self.v), self.d_output, retain_graph=True)
 
 
+class ByTokens(Problem):
+    """The same for FlashAttention-4 (`pip install --pre flash-attn-4`): (batch, n, heads, d). It sees itself which keys are shared."""
+
+    def __init__(self, problem, deterministic):
+        turned = lambda tensor: tensor.detach().transpose(1, 2).contiguous()
+        self.q, self.k, self.v = (turned(tensor).requires_grad_() for tensor in (problem.q, problem.k, problem.v))
+        self.d_output, self.deterministic = turned(problem.d_output), deterministic
+
+    def forward(self, causal):
+        from flash_attn.cute import flash_attn_func
+
+        return flash_attn_func(self.q, self.k, self.v, causal=causal, deterministic=self.deterministic)[0]
+
+
 class Worker:
     problem = None
 
@@ -108,8 +130,12 @@ class Worker:
             "efficient": SDPBackend.EFFICIENT_ATTENTION,
             "math": SDPBackend.MATH,
         }
+        backend = question["backend"]
+        if backend.startswith("flash-4"):
+            problem = ByTokens(problem, backend.endswith("deterministic"))
+            backend = "flash"  # of no meaning then
         counts = question["warm_up"], question["launches"]
-        with sdpa_kernel(backends[question["backend"]]):  # this one, or an error
+        with sdpa_kernel(backends[backend]):  # this one, or an error
             if question["pass"] != "backward":
                 with torch.no_grad():
                     return seconds(lambda: problem.forward(causal), *counts)

@@ -30,15 +30,23 @@ pub enum Pass {
     Decoding,
 }
 
-/// A way in which PyTorch's `scaled_dot_product_attention` computes.
+/// A way in which PyTorch's `scaled_dot_product_attention` computes, or another program that PyTorch can call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Display)]
-#[serde(rename_all = "lowercase")]
-#[strum(prefix = "torch-", serialize_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
+#[strum(prefix = "torch-", serialize_all = "kebab-case")]
 pub enum Backend {
     Flash,
     Cudnn,
     Efficient,
     Math,
+    /// FlashAttention-4, which is a package of its own.
+    #[serde(rename = "flash-4")]
+    #[strum(serialize = "flash-4")]
+    Flash4,
+    /// Its gradients by sums in one fixed order.
+    #[serde(rename = "flash-4-deterministic")]
+    #[strum(serialize = "flash-4-deterministic")]
+    Flash4Deterministic,
 }
 
 impl Backend {
@@ -47,7 +55,16 @@ impl Backend {
         match precision {
             Precision::F32 => &[Self::Efficient, Self::Math],
             Precision::Bf16 if pass == Pass::Decoding => &[Self::Flash, Self::Cudnn],
-            Precision::Bf16 => &[Self::Flash, Self::Cudnn, Self::Math],
+            Precision::Bf16 if pass == Pass::Forward => {
+                &[Self::Flash, Self::Cudnn, Self::Flash4, Self::Math]
+            }
+            Precision::Bf16 => &[
+                Self::Flash,
+                Self::Cudnn,
+                Self::Flash4,
+                Self::Flash4Deterministic,
+                Self::Math,
+            ],
         }
     }
 }

@@ -75,9 +75,15 @@ pub fn find<'a>(
     })
 }
 
-/// Backends of PyTorch.
-pub const BACKENDS: [&str; 4] =
-    ["torch-flash", "torch-cudnn", "torch-efficient", "torch-math"];
+/// Backends of PyTorch: those for bf16 first.
+pub const BACKENDS: [&str; 6] = [
+    "torch-flash",
+    "torch-cudnn",
+    "torch-flash-4",
+    "torch-flash-4-deterministic",
+    "torch-efficient",
+    "torch-math",
+];
 
 /// Returns the pass that a kernel computes, as the record names it.
 pub fn pass(step: &Step) -> &'static str {

@@ -44,7 +44,7 @@ pub fn generate(
     page.value("measured-copy", fixed(copy / 1e12, 1));
     page.value("l2-says", if l2 > copy { ", so L2 must serve part of it" } else { "" });
     where_the_rest_went(page, steps, shares);
-    for (dtype, backends) in [("f32", &BACKENDS[2..]), ("bf16", &BACKENDS[..2])] {
+    for (dtype, backends) in [("f32", &BACKENDS[4..]), ("bf16", &BACKENDS[..4])] {
         beside_table(page, record, steps, dtype, backends)?;
     }
     for (i, key, published) in
@@ -137,8 +137,12 @@ fn beside_table(
     backends: &[&str],
 ) -> Result<()> {
     let place = (longest(record)?, D as u64, "full");
+    let took_part = |backend: &&&str| {
+        record.measurements.iter().any(|m| m.what.ends_with(&format!("/{backend}")))
+    };
+    let backends: Vec<_> = backends.iter().filter(took_part).collect();
     let row = |step: &Step| {
-        let ratio = |backend: &&str| {
+        let ratio = |backend: &&&str| {
             let what = format!("{}/{backend} / {}", pass(step), step.name);
             let ratio = find(record, &what, dtype, place, Unit::Ratio);
             ratio.map_or_else(dash, |m| fixed(m.median, 2))
