@@ -86,6 +86,8 @@ pub struct Short {
     pub d: u64,
     pub n: u64,
     pub costs: Costs,
+    /// The lengths that were fitted, and of each the rounds of its thread blocks and the seconds.
+    pub fitted: [(u64, usize, f64); 2],
     /// Rows of the tiles of queries that no query fills: of kernel 4, and with persistent blocks.
     pub empty: [usize; 2],
     /// Kernel 4 without a mask, in seconds.
@@ -97,7 +99,7 @@ pub struct Short {
 }
 
 pub struct Persistent {
-    /// All cost beside the tiles of keys is hidden but once; or none is.
+    /// All cost beside the tiles of keys is paid once; or for each tile of queries, and the model is as far off as it was of kernel 4.
     pub predicted: [f64; 2],
     pub cudnn: f64,
     pub measured: Option<f64>,
@@ -135,24 +137,32 @@ pub fn of_width(times: &Record, kernels: &Record, d: u64) -> Result<Short> {
     let costs = Costs::fit(fitted.each_ref(), measured);
     let one_consumer = costs.keys / (rows[0] / 64) as f64;
     let of_persistent = Costs { keys: one_consumer * (rows[1] / 64) as f64, ..costs };
+    let model = batch(n, rows[0], true).in_turns(costs);
+    let own = seconds("hopper", n, true)?;
     let persistent = |causal: bool| {
+        let off = if causal { (own / model).max(1.0) } else { 1.0 };
         let batch = batch(n, rows[1], causal);
         let hidden = Costs { queries: 0.0, ..of_persistent };
         let least = batch.in_pairs(hidden) + costs.queries;
         anyhow::Ok(Persistent {
-            predicted: [least, batch.in_pairs(of_persistent)],
+            predicted: [least, off * batch.in_pairs(of_persistent)],
             cudnn: seconds("torch-cudnn", n, causal)?,
             measured: seconds(KERNELS[1], n, causal).ok(),
         })
     };
-    let causal = batch(n, rows[0], true).in_turns(costs);
+    let fitted = [0, 1].map(|i| {
+        let Batch { heads, keys } = &fitted[i];
+        let rounds = (heads * keys.len()).div_ceil(MULTIPROCESSORS);
+        ([n, longer][i], rounds, measured[i])
+    });
     Ok(Short {
         d,
         n,
         costs,
+        fitted,
         empty: rows.map(|rows| (n as usize).next_multiple_of(rows) - n as usize),
         full: measured[0],
-        causal: [causal, seconds("hopper", n, true)?, seconds("torch-cudnn", n, true)?],
+        causal: [model, own, seconds("torch-cudnn", n, true)?],
         persistent: [persistent(false)?, persistent(true)?],
     })
 }

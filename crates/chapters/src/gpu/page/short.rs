@@ -1,7 +1,7 @@
 //! Short sequences: the table of a model beside what was measured, and of what it predicts.
 
 use crate::figures::format::{fixed, integer, significant};
-use crate::gpu::short::{Persistent, Short, of_width};
+use crate::gpu::short::{Costs, Persistent, Short, of_width};
 use crate::output::Page;
 use anyhow::Result;
 use gpu::tiles::hopper::KEYS;
@@ -10,15 +10,9 @@ use record::Record;
 pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()> {
     let [wide, narrow] = [128, 64].map(|d| of_width(times, kernels, d));
     let all = [wide?, narrow?];
-    let [wide, narrow] = &all;
+    let [_, narrow] = &all;
     page.value("short-n", integer(narrow.n as usize));
-    page.value("short-keys-narrow", micros(narrow.costs.keys));
-    page.value("short-queries-narrow", micros(narrow.costs.queries));
-    for (short, name) in [(wide, "wide"), (narrow, "narrow")] {
-        let [model, measured, _] = short.causal;
-        page.value(format!("short-model-{name}"), micros(model));
-        page.value(format!("short-measured-{name}"), micros(measured));
-    }
+    fit(page, &all);
     page.value(
         "short-ratio-narrow",
         significant(narrow.costs.queries / narrow.costs.keys, 2),
@@ -30,6 +24,28 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()>
         ["$d$", "mask", "kernel 4", "cuDNN", "persistent, predicted", "measured"];
     page.table("short", &header, &rows);
     Ok(())
+}
+
+/// The two times that were fitted, and what was not.
+fn fit(page: &mut Page, all: &[Short; 2]) {
+    let row = |short: &Short| {
+        let times = short.fitted.map(|(_, rounds, seconds)| {
+            [integer(rounds), integer((seconds * 1e6).round() as usize)]
+        });
+        let Costs { keys, queries } = short.costs;
+        let costs = [keys, queries].map(micros);
+        [vec![short.d.to_string()], times.concat(), costs.into()].concat()
+    };
+    let at = |i: usize| format!("µs, {} tokens", integer(all[0].fitted[i].0 as usize));
+    let (first, second) = (at(0), at(1));
+    let header = ["$d$", "rounds", &first, "rounds", &second, "$a$, µs", "$b$, µs"];
+    page.table("short-fit", &header, &all.each_ref().map(row));
+    let row = |short: &Short| {
+        let [model, measured, _] = short.causal;
+        vec![short.d.to_string(), micros(model), micros(measured)]
+    };
+    let header = ["causal, $d$", "the model, µs", "measured"];
+    page.table("short-model", &header, &all.each_ref().map(row));
 }
 
 fn micros(seconds: f64) -> String {
