@@ -20,8 +20,7 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()>
     page.value("short-tiles", integer((narrow.n as usize).div_ceil(KEYS)));
     page.value("short-empty", integer(narrow.empty[0]));
     let rows: Vec<_> = all.iter().flat_map(rows).collect();
-    let header =
-        ["$d$", "mask", "kernel 4", "cuDNN", "persistent, predicted", "measured"];
+    let header = ["$d$, mask", "kernel 4", "cuDNN", "persistent, predicted", "measured"];
     page.table("short", &header, &rows);
     Ok(())
 }
@@ -57,8 +56,7 @@ fn rows(short: &Short) -> Vec<Vec<String>> {
     let row = |(mask, own, persistent): (&str, f64, &Persistent)| {
         let [least, most] = persistent.predicted;
         vec![
-            short.d.to_string(),
-            mask.to_owned(),
+            format!("{}, {mask}", short.d),
             micros(own),
             micros(persistent.cudnn),
             format!("{} to {}", micros(least), micros(most)),
