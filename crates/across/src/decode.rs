@@ -1,1 +1,87 @@
-//! TODO
+//! Decoding: a few queries ask a cache whose keys are spread over the ranks.
+//!
+//! All ranks have the queries, which are small, and each asks the keys that it holds. One exchange of these results and their log-sum-exps,
+//! and each rank merges them: in the order of the ranks, so that all have the same bits, on every run. No key travels.
+//!
+//! # Source
+//! T. Dao et al., *Flash-Decoding for long-context inference* (2023), whose parts here lie on ranks.
+
+use crate::agree::{Header, hash_of, together};
+use crate::blocks::blocks;
+use crate::error::Result;
+use crate::layout::Piece;
+use crate::merge::Merged;
+use crate::network::{Network, Number};
+use crate::whole::{Local, Whole, check};
+use attention::engine::Engine;
+use attention::flash::{FlashOutput, Inputs};
+use bytemuck::cast_slice;
+use nalgebra::DMatrix;
+
+/// Returns the whole output and log-sum-exp, on each rank.
+///
+/// The whole's `lengths` are (the number of queries, all keys of the cache), and its first layout is of no account.
+///
+/// Shapes: `local.q` (n_q, n_heads · d_k), the same on all ranks; `local.k` and `local.v` as [`Whole::local_shapes`] says →
+/// (n_q, n_heads · d_v), (n_q, n_heads).
+///
+/// # Errors
+/// As [`ring::forward`](crate::ring::forward); or the queries of a rank have other bits than those of rank 0.
+pub fn forward<T: Number, N: Network>(
+    network: &mut N,
+    engine: &dyn Engine<T>,
+    whole: &Whole,
+    local: &Local<T>,
+) -> Result<FlashOutput<T>> {
+    let (rank, ranks) = (network.rank(), network.ranks());
+    let sized = whole.sized().and_then(|sized| {
+        let (_, k, v) = whole.local_shapes(ranks, rank);
+        check("q", local.q, (whole.lengths.0, whole.columns()[0]), rank)?;
+        check("k", local.k, k, rank)?;
+        check("v", local.v, v, rank)?;
+        Ok(sized)
+    });
+    let header = sized.as_ref().map_err(Clone::clone);
+    let queries = hash_of(local.q);
+    let header = header.map(|_| Header::new::<T>("decode::forward", whole, queries));
+    together(network, header, |network| {
+        let (n_q, n_heads, d_v) = (whole.lengths.0, whole.heads.0, whole.widths.1);
+        let queries = [Piece { start: 0, step: 1, len: n_q }];
+        let keys = whole.keys(ranks, rank);
+        let mut mine = Merged::new(n_q, n_heads, d_v);
+        for block in blocks(&whole.mask, &sized?, &queries, &keys) {
+            let inputs = Inputs::grouped(
+                local.q.rows_range(block.queries.clone()),
+                local.k.rows_range(block.keys.clone()),
+                local.v.rows_range(block.keys),
+                &block.mask,
+                n_heads,
+                whole.heads.1,
+            )?;
+            mine.absorb(block.queries, &engine.forward(&inputs)?);
+        }
+        let mine = mine.finish();
+        let FlashOutput { output, log_sum_exp, log_sum_exp_low: low, .. } = &mine;
+        let parts = [output, log_sum_exp, low].map(|part| part.as_slice());
+        let mut merged = Merged::new(n_q, n_heads, d_v);
+        for part in network.gather(cast_slice(&parts.concat()))? {
+            merged.absorb(0..n_q, &unpack(cast_slice(&part), (n_q, n_heads, d_v)));
+        }
+        Ok(merged.finish())
+    })
+}
+
+fn unpack<T: Number>(
+    part: &[T],
+    (n_q, n_heads, d_v): (usize, usize, usize),
+) -> FlashOutput<T> {
+    let (output, rest) = part.split_at(n_q * n_heads * d_v);
+    let (log_sum_exp, low) = rest.split_at(n_q * n_heads);
+    let matrix = |entries, columns| DMatrix::from_column_slice(n_q, columns, entries);
+    FlashOutput {
+        output: matrix(output, n_heads * d_v),
+        log_sum_exp: matrix(log_sum_exp, n_heads),
+        log_sum_exp_low: matrix(low, n_heads),
+        weights: vec![],
+    }
+}
