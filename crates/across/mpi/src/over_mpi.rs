@@ -1,0 +1,201 @@
+//! A network of processes, by MPI.
+
+use across::{Error, Network, Result};
+use mpi::Count;
+use mpi::datatype::Equivalence;
+use mpi::point_to_point::{Message, Status};
+use mpi::request::{LocalScope, Request};
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Tags: what algorithms send, and the last words of a rank.
+const MESSAGE: i32 = 0;
+const GAVE_UP: i32 = 1;
+
+/// One process of several, as a rank.
+///
+/// MPI itself knows no deadlines: a receive whose message never comes waits forever, and a message that is longer than its buffer ends the
+/// program. So this only polls. A message is looked at before it is received, and while nothing comes the clock is watched.
+pub struct OverMpi<'a> {
+    world: &'a SimpleCommunicator,
+    deadline: Duration,
+    sent: u64,
+    failed: Option<Error>,
+}
+
+impl<'a> OverMpi<'a> {
+    /// This process's end; none waits longer than `deadline` for one message.
+    pub fn new(world: &'a SimpleCommunicator, deadline: Duration) -> Self {
+        OverMpi { world, deadline, sent: 0, failed: None }
+    }
+
+    /// The next message from a rank, if it has come.
+    fn probe(&self, rank: usize) -> Option<(Message, Status)> {
+        let process = self.world.process_at_rank(rank as i32);
+        process.immediate_matched_probe_with_tag(MESSAGE)
+    }
+
+    /// The last words of a rank that gave up, if there are any.
+    fn last_words(&self) -> Result<()> {
+        let any = self.world.any_process();
+        let Some(found) = any.immediate_matched_probe_with_tag(GAVE_UP) else {
+            return Ok(());
+        };
+        let (words, _): (Vec<u8>, _) = found.matched_receive_vec();
+        let (rank, what) = words.split_at(size_of::<u64>().min(words.len()));
+        let rank = rank.try_into().map_or(0, u64::from_le_bytes) as usize;
+        Err(blamed(rank, String::from_utf8_lossy(what)))
+    }
+
+    /// Starts to receive what has come, in the order in which it is expected, which is that of each sender.
+    fn receive<'b, 's>(
+        &self,
+        expected: &mut VecDeque<(usize, &'b mut [u8])>,
+        scope: &'s LocalScope<'b>,
+        under_way: &mut UnderWay<'b, 's>,
+    ) -> Result<()> {
+        while let Some((rank, buffer)) = expected.pop_front() {
+            let Some((message, status)) = self.probe(rank) else {
+                expected.push_front((rank, buffer));
+                return Ok(());
+            };
+            let given = status.count(u8::equivalent_datatype()) as usize;
+            if given != buffer.len() {
+                let what =
+                    format!("sent {given} bytes where {} were expected", buffer.len());
+                let _: (Vec<u8>, _) = (message, status).matched_receive_vec();
+                return Err(blamed(rank, what));
+            }
+            under_way.push(message.immediate_matched_receive_into(scope, buffer));
+        }
+        Ok(())
+    }
+
+    /// Polls until all has been sent and received, or the time of a message is over.
+    fn wait<'b, 's>(
+        &self,
+        expected: &mut VecDeque<(usize, &'b mut [u8])>,
+        scope: &'s LocalScope<'b>,
+        under_way: &mut UnderWay<'b, 's>,
+        receiver: usize,
+    ) -> Result<()> {
+        let (mut last, mut left) = (Instant::now(), (expected.len(), under_way.len()));
+        while left != (0, 0) {
+            self.receive(expected, scope, under_way)?;
+            complete(under_way);
+            self.last_words()?;
+            if left != (expected.len(), under_way.len()) {
+                (last, left) = (Instant::now(), (expected.len(), under_way.len()));
+            }
+            if last.elapsed() > self.deadline {
+                let (rank, what) = match expected.front() {
+                    Some((rank, _)) => (*rank, "sent"),
+                    None => (receiver, "took"),
+                };
+                return Err(blamed(rank, format!("{what} nothing for {:?}", self.deadline)));
+            }
+            std::thread::yield_now(); // there may be more ranks than cores
+        }
+        Ok(())
+    }
+
+    /// Lets messages end that others may still take, and throws away what comes meanwhile, so that the others can end theirs. What can't
+    /// be sent can't be taken back either: its buffer stays MPI's, so then the whole program has to end.
+    fn wind_up(&self, under_way: &mut UnderWay, why: &Error) {
+        let start = Instant::now();
+        while !under_way.is_empty() {
+            complete(under_way);
+            let any = self.world.any_process();
+            if let Some(found) = any.immediate_matched_probe_with_tag(MESSAGE) {
+                let _: (Vec<u8>, _) = found.matched_receive_vec();
+            }
+            if start.elapsed() > self.deadline {
+                eprintln!("rank {}: {why}; this ends all ranks", self.rank());
+                self.world.abort(1);
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Messages that MPI hasn't done with.
+type UnderWay<'b, 's> = Vec<Request<'b, [u8], &'s LocalScope<'b>>>;
+
+/// Removes what is done.
+fn complete(under_way: &mut UnderWay) {
+    let tested = under_way.drain(..).filter_map(|request| request.test().err());
+    let rest: Vec<_> = tested.collect();
+    under_way.extend(rest);
+}
+
+impl Network for OverMpi<'_> {
+    fn rank(&self) -> usize {
+        self.world.rank() as usize
+    }
+
+    fn ranks(&self) -> usize {
+        self.world.size() as usize
+    }
+
+    fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    fn exchange<R>(
+        &mut self,
+        outgoing: &[(usize, &[u8])],
+        incoming: &mut [(usize, &mut [u8])],
+        meanwhile: impl FnOnce() -> R,
+    ) -> Result<R> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        // MPI counts in 32 bits. A rank that can't send says so before anything is under way.
+        let mut lengths = outgoing.iter().map(|(_, bytes)| bytes.len());
+        if let Some(length) = lengths.find(|&length| length > Count::MAX as usize) {
+            return Err(blamed(self.rank(), format!("can't send {length} bytes at once")));
+        }
+        self.sent += outgoing.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        let receiver = outgoing.first().map_or(0, |(rank, _)| *rank);
+        mpi::request::scope(|scope| {
+            let send = |&(rank, bytes): &(usize, _)| {
+                let process = self.world.process_at_rank(rank as i32);
+                process.immediate_send_with_tag(scope, bytes, MESSAGE)
+            };
+            let mut under_way: Vec<_> = outgoing.iter().map(send).collect();
+            let mut expected: VecDeque<_> =
+                incoming.iter_mut().map(|(rank, buffer)| (*rank, &mut **buffer)).collect();
+            // What is here already may arrive while we compute; for the rest we look when we are done.
+            let early = self.receive(&mut expected, scope, &mut under_way);
+            let result = meanwhile();
+            let waited = early
+                .and_then(|()| self.wait(&mut expected, scope, &mut under_way, receiver));
+            if let Err(error) = &waited {
+                self.wind_up(&mut under_way, error);
+            }
+            waited.map(|()| result)
+        })
+    }
+
+    fn give_up(&mut self, error: &Error) {
+        let (blamed, what) = error.blame(self.rank());
+        let mut words = (blamed as u64).to_le_bytes().to_vec();
+        words.extend(what.bytes().take(500)); // so little that MPI takes it without waiting for the receiver
+        mpi::request::scope(|scope| {
+            let others = (0..self.ranks()).filter(|&rank| rank != self.rank());
+            let send = |rank: usize| {
+                let process = self.world.process_at_rank(rank as i32);
+                process.immediate_send_with_tag(scope, &words[..], GAVE_UP)
+            };
+            let mut under_way: Vec<_> = others.map(send).collect();
+            self.wind_up(&mut under_way, error);
+        });
+        self.failed = Some(error.clone());
+    }
+}
+
+fn blamed(rank: usize, what: impl Into<String>) -> Error {
+    Error::Rank { rank, what: what.into() }
+}
