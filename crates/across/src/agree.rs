@@ -90,8 +90,10 @@ pub fn together<N: Network, R>(
 }
 
 fn compare(all: &[Vec<u8>]) -> Result<()> {
-    let headers: Vec<Vec<u64>> =
-        all.iter().map(|bytes| bytes.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect()).collect();
+    let headers: Vec<Vec<u64>> = all
+        .iter()
+        .map(|bytes| bytes.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect())
+        .collect();
     if let Some(rank) = headers.iter().position(|header| header[0] == 0) {
         return Err(blamed(rank, "was given wrong input, of which it returns the error"));
     }

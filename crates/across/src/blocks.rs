@@ -82,7 +82,8 @@ fn meet(mask: &Mask, sized: &SizedMask, queries: &Piece, keys: &Piece) -> Option
     let rows = span(queries.len, |i| (0..keys.len).any(|j| seen(i, j)))?;
     let columns = span(keys.len, |j| rows.clone().any(|i| seen(i, j)))?;
     let (n_q, n_k) = (rows.len(), columns.len());
-    let allowed = DMatrix::from_fn(n_q, n_k, |i, j| seen(rows.start + i, columns.start + j));
+    let allowed =
+        DMatrix::from_fn(n_q, n_k, |i, j| seen(rows.start + i, columns.start + j));
     let is = |rule: &dyn Fn(usize, usize) -> bool| {
         (0..n_k).all(|j| (0..n_q).all(|i| allowed[(i, j)] == rule(i, j)))
     };

@@ -86,7 +86,8 @@ impl<'a, T: Number> Rows<'a, T> {
     ) -> Result<Self> {
         let sized = whole.sized()?;
         whole.check_local(local, ranks, rank)?;
-        let (Layout::Tiles(tile_queries), Layout::Tiles(tile_keys)) = whole.layouts else {
+        let (Layout::Tiles(tile_queries), Layout::Tiles(tile_keys)) = whole.layouts
+        else {
             let given = format!("{:?}", whole.layouts);
             let because = "one fixed order needs Layout::Tiles for queries and keys";
             return Err(wrong_value("layouts", given, because).into());

@@ -26,8 +26,12 @@ pub fn all<N: Network>(
     mut report: impl FnMut(&str, f64),
 ) -> Result<()> {
     type Operation<N> = fn(&Problem, &mut Run<N>) -> Outcome;
-    let operations: [(&str, Operation<N>); 4] =
-        [("ring", in_ring), ("by_keys", in_order), ("heads", by_heads), ("decode", decoded)];
+    let operations: [(&str, Operation<N>); 4] = [
+        ("ring", in_ring),
+        ("by_keys", in_order),
+        ("heads", by_heads),
+        ("decode", decoded),
+    ];
     let mut seed = 0;
     for mask in 0..MASKS.len() {
         for layouts in LAYOUTS {
@@ -165,7 +169,8 @@ const MASKS: [(&str, fn(usize, usize, &mut ChaCha8Rng) -> attention::Result<Mask
     ("window and sinks", |_, _, rng| Mask::window_with_sinks(rng.random_range(1..5), 2)),
     ("padding", |_, n_k, rng| Mask::padding(&random_bools(n_k, rng))),
     ("documents", |_, n_k, rng| {
-        let ids: Vec<_> = (0..n_k).map(|j| 3 * j / n_k + rng.random_range(0..2)).collect();
+        let ids: Vec<_> =
+            (0..n_k).map(|j| 3 * j / n_k + rng.random_range(0..2)).collect();
         Ok(Mask::documents(&ids)?.and(Mask::causal()))
     }),
     ("dense", |n_q, n_k, rng| {
@@ -263,9 +268,10 @@ impl Problem {
             pairs.push((k, &self.gradients.k, &mine.keys));
             pairs.push((v, &self.gradients.v, &mine.keys));
         }
-        let of = |(given, expected, rows): (&DMatrix<f64>, &DMatrix<f64>, &Vec<usize>)| {
-            largest(given, &expected.select_rows(rows))
-        };
+        let of =
+            |(given, expected, rows): (&DMatrix<f64>, &DMatrix<f64>, &Vec<usize>)| {
+                largest(given, &expected.select_rows(rows))
+            };
         pairs.into_iter().map(of).fold(0.0, larger)
     }
 }
@@ -304,8 +310,7 @@ fn larger(a: f64, b: f64) -> f64 {
 /// 0 if all bits are the same, else infinity.
 fn same_bits(a: &FlashOutput<f64>, b: &FlashOutput<f64>) -> f64 {
     let bits = |part: &DMatrix<f64>| part.map(f64::to_bits);
-    let parts = |x: &FlashOutput<f64>| {
-        [&x.output, &x.log_sum_exp, &x.log_sum_exp_low].map(bits)
-    };
+    let parts =
+        |x: &FlashOutput<f64>| [&x.output, &x.log_sum_exp, &x.log_sum_exp_low].map(bits);
     if parts(a) == parts(b) { 0.0 } else { f64::INFINITY }
 }

@@ -73,9 +73,8 @@ fn there_and_back(whole: &Whole, ranks: usize, rank: usize, is_backward: bool) -
     let ((n_q, _), (n_k, _), _) = whole.local_shapes(ranks, rank);
     let inputs = (n_q, whole.lengths.0, q);
     let inputs = [inputs, (n_k, whole.lengths.1, k), (n_k, whole.lengths.1, v)];
-    let to_heads = |(mine, _, columns): (usize, usize, usize)| {
-        mine * (columns - columns / ranks)
-    };
+    let to_heads =
+        |(mine, _, columns): (usize, usize, usize)| mine * (columns - columns / ranks);
     let to_rows =
         |(mine, all, columns): (usize, usize, usize)| (all - mine) * columns / ranks;
     let output = (n_q, whole.lengths.0, output);
@@ -126,7 +125,8 @@ pub fn pairs(whole: &Whole, ranks: usize) -> Result<Vec<Vec<u64>>> {
 #[must_use]
 pub fn balance(pairs: &[Vec<u64>]) -> f64 {
     let steps = pairs.first().map_or(0, Vec::len);
-    let slowest = |step: usize| pairs.iter().map(|of_rank| of_rank[step]).max().unwrap_or(0);
+    let slowest =
+        |step: usize| pairs.iter().map(|of_rank| of_rank[step]).max().unwrap_or(0);
     let all: u64 = pairs.iter().flatten().sum();
     let time: u64 = (0..steps).map(slowest).sum();
     all as f64 / (time * pairs.len() as u64) as f64

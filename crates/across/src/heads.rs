@@ -75,7 +75,13 @@ pub fn backward<T: Number, N: Network>(
     let checked = check(whole, network).and_then(|()| {
         let ((rows, _), _, _) = whole.local_shapes(ranks, rank);
         let (n_heads, d_v) = (whole.heads.0, whole.widths.1);
-        check_output(whole, &FlashOutput::of_shape(rows, n_heads, d_v), grad_output, rows, rank)
+        check_output(
+            whole,
+            &FlashOutput::of_shape(rows, n_heads, d_v),
+            grad_output,
+            rows,
+            rank,
+        )
     });
     let header = checked.map(|()| Header::new::<T>("heads::backward", whole, 0));
     together(network, header, |network| {
@@ -151,8 +157,7 @@ fn to_rows<T: Number, N: Network>(
     (layout, n): Side,
 ) -> Result<DMatrix<T>> {
     let (rank, ranks, columns) = (network.rank(), network.ranks(), all.ncols());
-    let part =
-        |rank| entries(all.select_rows(&layout.rows(n, ranks, rank)).as_view());
+    let part = |rank| entries(all.select_rows(&layout.rows(n, ranks, rank)).as_view());
     let outgoing: Vec<_> = (0..ranks).map(part).collect();
     let rows = layout.count(n, ranks, rank);
     let mut incoming = vec![vec![T::zero(); rows * columns]; ranks];

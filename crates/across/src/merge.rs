@@ -39,23 +39,40 @@ impl<T: Number> Merged<T> {
     pub fn absorb(&mut self, queries: Range<usize>, part: &FlashOutput<T>) {
         let d_v = part.output.ncols() / part.log_sum_exp.ncols();
         for h in 0..part.log_sum_exp.ncols() {
-            for (i, query) in queries.clone().enumerate() {
-                let (lse, low) = (part.log_sum_exp[(i, h)], part.log_sum_exp_low[(i, h)]);
-                if lse == -T::one() / T::zero() {
-                    continue; // nothing was seen; and −∞ − −∞ would be NaN
-                }
-                let at = (query, h);
-                let max = self.max[at].max(lse);
-                let old = (self.max[at] - max).exp(); // 0 before the first block
-                let new = ((lse - max) + low).exp(); // with the digits that ℓ has lost
-                self.max[at] = max;
-                self.sum[at] = self.sum[at] * old + new;
-                for column in h * d_v..(h + 1) * d_v {
-                    let value = &mut self.values[(query, column)];
-                    *value = *value * old + part.output[(i, column)] * new;
+            let rows = queries.clone().enumerate();
+            let factors: Vec<_> =
+                rows.map(|(i, query)| self.weigh((query, h), part, (i, h))).collect();
+            // A column at a time, as it lies in memory.
+            for column in h * d_v..(h + 1) * d_v {
+                let from = part.output.column(column);
+                let mut to = self.values.column_mut(column);
+                let to = &mut to.as_mut_slice()[queries.clone()];
+                for ((to, &from), &(old, new)) in
+                    to.iter_mut().zip(from.iter()).zip(&factors)
+                {
+                    *to = *to * old + from * new; // unseen rows have the factors 1 and 0
                 }
             }
         }
+    }
+
+    /// Takes up the log-sum-exp of one query and head, and returns the factors of the values before and of the new ones.
+    fn weigh(
+        &mut self,
+        at: (usize, usize),
+        part: &FlashOutput<T>,
+        of: (usize, usize),
+    ) -> (T, T) {
+        let (lse, low) = (part.log_sum_exp[of], part.log_sum_exp_low[of]);
+        if lse == -T::one() / T::zero() {
+            return (T::one(), T::zero()); // nothing was seen; and −∞ − −∞ would be NaN
+        }
+        let max = self.max[at].max(lse);
+        let old = (self.max[at] - max).exp(); // 0 before the first block
+        let new = ((lse - max) + low).exp(); // with the digits that ℓ has lost
+        self.max[at] = max;
+        self.sum[at] = self.sum[at] * old + new;
+        (old, new)
     }
 
     /// Returns the output and the log-sum-exp over all that was seen: 0 and −∞ where that is nothing.
@@ -65,13 +82,15 @@ impl<T: Number> Merged<T> {
         let (n_q, n_heads) = sum.shape();
         let d_v = values.ncols() / n_heads;
         let mut forward = FlashOutput::of_shape(n_q, n_heads, d_v);
-        for h in 0..n_heads {
-            for i in 0..n_q {
-                let sum = sum[(i, h)];
-                for column in h * d_v..(h + 1) * d_v {
-                    forward.output[(i, column)] = values[(i, column)] / normaliser(sum);
-                }
-                forward.write_log_sum_exp((i, h), T::one(), max[(i, h)], sum);
+        for (at, &sum) in sum.iter().enumerate() {
+            let (i, h) = (at % n_q, at / n_q); // entries lie column by column
+            forward.write_log_sum_exp((i, h), T::one(), max[at], sum);
+        }
+        for (column, from) in values.column_iter().enumerate() {
+            let sums = sum.column(column / d_v);
+            let mut to = forward.output.column_mut(column);
+            for ((to, &from), &sum) in to.iter_mut().zip(from.iter()).zip(sums.iter()) {
+                *to = from / normaliser(sum);
             }
         }
         forward

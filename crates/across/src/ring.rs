@@ -98,9 +98,10 @@ pub fn backward<T: Number, N: Network>(
             let mut others = vec![T::zero(); if step == 0 { 0 } else { here.len() }];
             let keys = if is_last { &[] } else { &here[..] };
             let given = (forward, grad_output);
-            let share = network.shift([keys, &done], [&mut next, &mut others], || {
-                ring.share(&mut grad_q, &here, step, given)
-            })??;
+            let share =
+                network.shift([keys, &done], [&mut next, &mut others], || {
+                    ring.share(&mut grad_q, &here, step, given)
+                })??;
             done = share;
             done.iter_mut().zip(&others).for_each(|(sum, &others)| *sum += others);
             here = next;
@@ -230,7 +231,8 @@ impl<'a, T: Number> Ring<'a, T> {
         let [_, k, v, _] = self.whole.columns();
         let (mut grad_k, mut grad_v) = (DMatrix::zeros(rows, k), DMatrix::zeros(rows, v));
         self.each_block(here, step, |block, inputs| {
-            let rows = |all: &DMatrix<T>| all.rows_range(block.queries.clone()).into_owned();
+            let rows =
+                |all: &DMatrix<T>| all.rows_range(block.queries.clone()).into_owned();
             let forward = FlashOutput {
                 output: rows(&forward.output),
                 log_sum_exp: rows(&forward.log_sum_exp),

@@ -94,7 +94,10 @@ impl<'a> OverMpi<'a> {
                     Some((rank, _)) => (*rank, "sent"),
                     None => (receiver, "took"),
                 };
-                return Err(blamed(rank, format!("{what} nothing for {:?}", self.deadline)));
+                return Err(blamed(
+                    rank,
+                    format!("{what} nothing for {:?}", self.deadline),
+                ));
             }
             std::thread::yield_now(); // there may be more ranks than cores
         }
@@ -155,7 +158,10 @@ impl Network for OverMpi<'_> {
         // MPI counts in 32 bits. A rank that can't send says so before anything is under way.
         let mut lengths = outgoing.iter().map(|(_, bytes)| bytes.len());
         if let Some(length) = lengths.find(|&length| length > Count::MAX as usize) {
-            return Err(blamed(self.rank(), format!("can't send {length} bytes at once")));
+            return Err(blamed(
+                self.rank(),
+                format!("can't send {length} bytes at once"),
+            ));
         }
         self.sent += outgoing.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
         let receiver = outgoing.first().map_or(0, |(rank, _)| *rank);
@@ -165,8 +171,10 @@ impl Network for OverMpi<'_> {
                 process.immediate_send_with_tag(scope, bytes, MESSAGE)
             };
             let mut under_way: Vec<_> = outgoing.iter().map(send).collect();
-            let mut expected: VecDeque<_> =
-                incoming.iter_mut().map(|(rank, buffer)| (*rank, &mut **buffer)).collect();
+            let mut expected: VecDeque<_> = incoming
+                .iter_mut()
+                .map(|(rank, buffer)| (*rank, &mut **buffer))
+                .collect();
             // What is here already may arrive while we compute; for the rest we look when we are done.
             let early = self.receive(&mut expected, scope, &mut under_way);
             let result = meanwhile();
