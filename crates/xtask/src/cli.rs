@@ -2,7 +2,7 @@
 
 use crate::project::Project;
 use crate::{
-    bench, build, exercises, generate, gpu, playground, preprocess, prove, serve,
+    across, bench, build, exercises, generate, gpu, playground, preprocess, prove, serve,
 };
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -67,6 +67,12 @@ enum Command {
     )]
     Gpu(gpu::Options),
 
+    /// Attention over several processes, which MPI connects: the cases on 1 to 8 ranks, and the faults
+    #[command(
+        after_help = "Example:\n  cargo xtask across\n  cargo xtask across --time 2 --record across.json"
+    )]
+    Across(across::Options),
+
     /// Compile the figures that move, and commit that to crates/playground/module
     #[command(
         after_help = "Example:\n  cargo xtask module           after a change to what they compute\n  \
@@ -105,6 +111,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Exercises(options) => exercises::exercises(&project, &options),
         Command::Bench(options) => bench::bench(&project, &options),
         Command::Gpu(options) => gpu::gpu(&project, &options),
+        Command::Across(options) => across::across(&project, &options),
         Command::Module(options) => playground::module(&project, &options),
         Command::Preprocess(options) => preprocess::preprocess(&project, &options),
     }

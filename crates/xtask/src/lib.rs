@@ -6,6 +6,7 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+pub mod across;
 pub mod address;
 mod api;
 pub mod bench;
