@@ -74,8 +74,7 @@ fn judge<N: Network>(
         let numbers: Vec<f64> =
             bytes.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect();
         let [difference, sent, expected] = [numbers[0], numbers[1], numbers[2]];
-        // Not `difference > TOLERANCE`: NaN is no result either.
-        if !(difference <= TOLERANCE) {
+        if difference.is_nan() || difference > TOLERANCE {
             return Err(blamed(rank, format!("is off by {difference:e} in {name}")));
         }
         if sent != expected {
@@ -161,8 +160,10 @@ fn decoded<N: Network>(problem: &Problem, run: &mut Run<N>) -> Outcome {
     Ok(Some((larger(of_output, of_lse), bytes)))
 }
 
+type MakeMask = fn(usize, usize, &mut ChaCha8Rng) -> attention::Result<Mask>;
+
 /// The masks of the cases, over so many queries and keys.
-const MASKS: [(&str, fn(usize, usize, &mut ChaCha8Rng) -> attention::Result<Mask>); 10] = [
+const MASKS: [(&str, MakeMask); 10] = [
     ("none", |_, _, _| Ok(Mask::none())),
     ("causal", |_, _, _| Ok(Mask::causal())),
     ("window", |_, _, rng| Mask::window(rng.random_range(1..9))),

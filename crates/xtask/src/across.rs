@@ -122,13 +122,13 @@ fn mpirun(program: &Path, ranks: usize) -> Command {
     let mut command = Command::new("mpirun");
     command.args(["--oversubscribe", "--bind-to", "none", "-n", &ranks.to_string()]);
     if is_root() {
-        command.arg("--allow-run-as-root"); // in a container, for example
+        command.arg("--allow-run-as-root"); // in a container, most likely
     }
     command.arg(program).env("RAYON_NUM_THREADS", "1");
     command
 }
 
-/// Whether the user is root, to whom alone a file in root's folder belongs.
+/// Whether the user is root, as whom `mpirun` starts nothing unless it is told to.
 fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output();
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
