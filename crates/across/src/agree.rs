@@ -41,48 +41,52 @@ const OPERATIONS: [&str; 6] = [
     "decode::forward",
 ];
 
-/// What one rank was asked for, as numbers to be compared.
-pub struct Header([u64; FIELDS.len()]);
-
-impl Header {
-    /// The header of an operation; `queries` is 0, or a hash of what has to be the same on all ranks.
-    pub fn new<T: Number>(operation: &str, whole: &Whole, queries: u64) -> Self {
-        let number = |x: usize| x as u64;
-        let place = OPERATIONS.iter().position(|&name| name == operation);
-        Header([
-            1,
-            number(place.unwrap_or(OPERATIONS.len())),
-            number(size_of::<T>()),
-            number(whole.lengths.0),
-            number(whole.lengths.1),
-            number(whole.widths.0),
-            number(whole.widths.1),
-            number(whole.heads.0),
-            number(whole.heads.1),
-            layout(whole.layouts.0),
-            layout(whole.layouts.1),
-            hash_of_mask(&whole.mask),
-            queries,
-        ])
-    }
+/// What one rank was asked for, as numbers to be compared; `queries` is 0, or a hash of what has to be the same on all ranks.
+fn header<T: Number>(
+    operation: &str,
+    whole: &Whole,
+    queries: u64,
+) -> [u64; FIELDS.len()] {
+    let number = |x: usize| x as u64;
+    let place = OPERATIONS.iter().position(|&name| name == operation);
+    [
+        1,
+        number(place.unwrap_or(OPERATIONS.len())),
+        number(size_of::<T>()),
+        number(whole.lengths.0),
+        number(whole.lengths.1),
+        number(whole.widths.0),
+        number(whole.widths.1),
+        number(whole.heads.0),
+        number(whole.heads.1),
+        layout(whole.layouts.0),
+        layout(whole.layouts.1),
+        hash_of_mask(&whole.mask),
+        queries,
+    ]
 }
 
-/// Does `work` on all ranks, or returns an error on all of them.
+/// Does `work` on all ranks, or returns an error on all of them. `checked` is what this rank made of its input.
 ///
 /// All ranks first compare their headers, so that none sends what another doesn't expect. A rank whose own input is wrong sends a header
 /// that says so, and returns its own error. At the end each waits for a word of all others: without it a rank could return its result
 /// while another one fails.
-pub fn together<N: Network, R>(
+pub fn together<T: Number, N: Network, C, R>(
     network: &mut N,
-    header: Result<Header>,
-    work: impl FnOnce(&mut N) -> Result<R>,
+    (operation, queries): (&str, u64),
+    whole: &Whole,
+    checked: Result<C>,
+    work: impl FnOnce(&mut N, C) -> Result<R>,
 ) -> Result<R> {
-    let fields = header.as_ref().map_or([0; FIELDS.len()], |header| header.0);
-    let gathered = network.gather(bytemuck::cast_slice(&fields));
+    let header = match checked {
+        Ok(_) => header::<T>(operation, whole, queries),
+        Err(_) => [0; FIELDS.len()],
+    };
+    let gathered = network.gather(bytemuck::cast_slice(&header));
     let all = gathered.inspect_err(|error| network.give_up(error))?;
-    header?;
+    let checked = checked?;
     compare(&all)?;
-    let result = work(network).and_then(|result| {
+    let result = work(network, checked).and_then(|result| {
         network.gather(&[1; CLOSING])?;
         Ok(result)
     });

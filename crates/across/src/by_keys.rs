@@ -7,8 +7,27 @@
 //! What it costs: an owner sends its keys and values to all others, so all ranks together send as many bytes as in the ring, but all at
 //! once from one rank. The next keys travel while these are computed with. [`Layout::Tiles`] is contiguous, so under a causal mask the
 //! last rank has most of the work.
+//!
+//! ```
+//! use across::{Layout, Local, Network, Threads, Whole, by_keys};
+//! use attention::{Mask, example};
+//!
+//! let x = example::river().x; // (n, d)
+//! let ((n, d), layout) = (x.shape(), Layout::Tiles(2));
+//! let whole = Whole::new((n, n), (d, d), Mask::causal()).with_layouts(layout, layout);
+//! let on = |ranks| {
+//!     let outputs = Threads::run(ranks, |network| {
+//!         let mine = x.select_rows(&layout.rows(n, ranks, network.rank()));
+//!         let local = Local { q: mine.as_view(), k: mine.as_view(), v: mine.as_view() };
+//!         by_keys::forward(network, &whole, &local)
+//!     });
+//!     let rows = outputs.into_iter().flatten().map(|forward| forward.output.transpose());
+//!     rows.flat_map(|rows| rows.as_slice().to_vec()).collect::<Vec<f64>>() // row by row, rank by rank
+//! };
+//! assert_eq!(on(1), on(3));
+//! ```
 
-use crate::agree::{Header, together};
+use crate::agree::together;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::network::{Network, Number};
@@ -34,10 +53,8 @@ pub fn forward<T: Number, N: Network>(
 ) -> Result<FlashOutput<T>> {
     let (rank, ranks) = (network.rank(), network.ranks());
     let rows = Rows::new(whole, local, ranks, rank);
-    let header = rows.as_ref().map_err(Clone::clone);
-    let header = header.map(|_| Header::new::<T>("by_keys::forward", whole, 0));
-    together(network, header, |network| {
-        let mut rows = rows?;
+    let operation = ("by_keys::forward", 0);
+    together::<T, _, _, _>(network, operation, whole, rows, |network, mut rows| {
         let keys = |owner| range_of(whole.layouts.1, whole.lengths.1, ranks, owner);
         let [_, k, v, _] = whole.columns();
         // Of each owner: our own keys and values, or room for its.

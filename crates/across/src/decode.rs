@@ -5,8 +5,28 @@
 //!
 //! # Source
 //! T. Dao et al., *Flash-Decoding for long-context inference* (2023), whose parts here lie on ranks.
+//!
+//! ```
+//! use across::{Layout, Local, Network, Threads, Whole, decode};
+//! use attention::{Mask, attention, engine::Tiled, example};
+//!
+//! let x = example::river().x; // (n, d)
+//! let (n, d) = x.shape();
+//! let last = x.rows(n - 1, 1); // one query, which sees all keys
+//! let whole = Whole::new((1, n), (d, d), Mask::causal());
+//! let outputs = Threads::run(2, |network| {
+//!     let cache = x.select_rows(&Layout::Contiguous.rows(n, 2, network.rank()));
+//!     let local = Local { q: last, k: cache.as_view(), v: cache.as_view() };
+//!     decode::forward(network, &Tiled::default(), &whole, &local)
+//! });
+//! let (expected, _) = attention(&last, &x, &x, Mask::causal())?;
+//! for output in outputs {
+//!     assert!((output?.output - &expected).amax() < 1e-14);
+//! }
+//! # Ok::<(), across::Error>(())
+//! ```
 
-use crate::agree::{Header, hash_of, together};
+use crate::agree::{hash_of, together};
 use crate::blocks::blocks;
 use crate::error::Result;
 use crate::layout::Piece;
@@ -41,15 +61,13 @@ pub fn forward<T: Number, N: Network>(
         check("v", local.v, v, rank)?;
         Ok(sized)
     });
-    let header = sized.as_ref().map_err(Clone::clone);
-    let queries = hash_of(local.q);
-    let header = header.map(|_| Header::new::<T>("decode::forward", whole, queries));
-    together(network, header, |network| {
+    let operation = ("decode::forward", hash_of(local.q));
+    together::<T, _, _, _>(network, operation, whole, sized, |network, sized| {
         let (n_q, n_heads, d_v) = (whole.lengths.0, whole.heads.0, whole.widths.1);
         let queries = [Piece { start: 0, step: 1, len: n_q }];
         let keys = whole.keys(ranks, rank);
         let mut mine = Merged::new(n_q, n_heads, d_v);
-        for block in blocks(&whole.mask, &sized?, &queries, &keys) {
+        for block in blocks(&whole.mask, &sized, &queries, &keys) {
             let inputs = Inputs::grouped(
                 local.q.rows_range(block.queries.clone()),
                 local.k.rows_range(block.keys.clone()),

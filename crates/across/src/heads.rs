@@ -6,8 +6,25 @@
 //!
 //! # Source
 //! S. A. Jacobs et al., *DeepSpeed Ulysses* (2023).
+//!
+//! ```
+//! use across::{Layout, Local, Network, Threads, Whole, heads};
+//! use attention::{Mask, engine::ByWeights, example};
+//!
+//! let x = example::river().x; // (n, 4): two heads of two columns
+//! let n = x.nrows();
+//! let whole = Whole::new((n, n), (2, 2), Mask::causal()).with_heads(2, 2);
+//! let gradients = Threads::run(2, |network| {
+//!     let mine = x.select_rows(&Layout::Contiguous.rows(n, 2, network.rank()));
+//!     let local = Local { q: mine.as_view(), k: mine.as_view(), v: mine.as_view() };
+//!     let (output, kept) = heads::forward(network, &ByWeights, &whole, &local)?;
+//!     assert_eq!(output.shape(), mine.shape());
+//!     heads::backward(network, &ByWeights, &whole, &kept, mine.as_view())
+//! });
+//! assert!(gradients.iter().all(Result::is_ok));
+//! ```
 
-use crate::agree::{Header, together};
+use crate::agree::together;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::network::{Network, Number};
@@ -43,8 +60,8 @@ pub fn forward<T: Number, N: Network>(
 ) -> Result<(DMatrix<T>, Kept<T>)> {
     let checked = check(whole, network)
         .and_then(|()| whole.check_local(local, network.ranks(), network.rank()));
-    let header = checked.map(|()| Header::new::<T>("heads::forward", whole, 0));
-    together(network, header, |network| {
+    let operation = ("heads::forward", 0);
+    together::<T, _, _, _>(network, operation, whole, checked, |network, ()| {
         let (queries, keys) = sides(whole);
         let [q, k, v] = [(local.q, queries), (local.k, keys), (local.v, keys)];
         let q = to_heads(network, q.0, q.1)?;
@@ -83,8 +100,8 @@ pub fn backward<T: Number, N: Network>(
             rank,
         )
     });
-    let header = checked.map(|()| Header::new::<T>("heads::backward", whole, 0));
-    together(network, header, |network| {
+    let operation = ("heads::backward", 0);
+    together::<T, _, _, _>(network, operation, whole, checked, |network, ()| {
         let (queries, keys) = sides(whole);
         let Kept { q, k, v, forward } = kept;
         let grad_output = to_heads(network, grad_output, queries)?;

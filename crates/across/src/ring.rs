@@ -10,7 +10,7 @@
 //! # Source
 //! H. Liu, M. Zaharia, P. Abbeel, *Ring Attention with Blockwise Transformers for Near-Infinite Context* (2023).
 
-use crate::agree::{Header, together};
+use crate::agree::together;
 use crate::blocks::{Block, blocks};
 use crate::error::Result;
 use crate::layout::Piece;
@@ -39,10 +39,7 @@ pub fn forward<T: Number, N: Network>(
 ) -> Result<FlashOutput<T>> {
     let (rank, ranks) = (network.rank(), network.ranks());
     let ring = Ring::new(engine, whole, local, ranks, rank);
-    let header = ring.as_ref().map_err(Clone::clone);
-    let header = header.map(|_| Header::new::<T>("ring::forward", whole, 0));
-    together(network, header, |network| {
-        let ring = ring?;
+    together::<T, _, _, _>(network, ("ring::forward", 0), whole, ring, |network, ring| {
         let mut merged = Merged::new(local.q.nrows(), whole.heads.0, whole.widths.1);
         let mut here = packed(local.k, local.v);
         for step in 0..ranks - 1 {
@@ -84,34 +81,37 @@ pub fn backward<T: Number, N: Network>(
         check_output(whole, forward, grad_output, local.q.nrows(), rank)?;
         Ok(ring)
     });
-    let header = ring.as_ref().map_err(Clone::clone);
-    let header = header.map(|_| Header::new::<T>("ring::backward", whole, 0));
-    together(network, header, |network| {
-        let ring = ring?;
-        let mut grad_q = DMatrix::zeros(local.q.nrows(), local.q.ncols());
-        let mut here = packed(local.k, local.v);
-        let mut done: Vec<T> = vec![]; // gradients of the keys that were here before: ours are added
-        for step in 0..ranks {
-            // At the first step no gradients come or go, and at the last one no keys.
-            let is_last = step + 1 == ranks;
-            let mut next = if is_last { vec![] } else { ring.buffer(step + 1) };
-            let mut others = vec![T::zero(); if step == 0 { 0 } else { here.len() }];
-            let keys = if is_last { &[] } else { &here[..] };
-            let given = (forward, grad_output);
-            let share =
-                network.shift([keys, &done], [&mut next, &mut others], || {
-                    ring.share(&mut grad_q, &here, step, given)
-                })??;
-            done = share;
-            done.iter_mut().zip(&others).for_each(|(sum, &others)| *sum += others);
-            here = next;
-        }
-        let mut home = ring.buffer(0);
-        network.shift([&done], [&mut home], || ())?;
-        let (k, v) = unpacked(&home, whole, local.k.nrows());
-        let [k, v] = [k, v].map(|view| attention::engine::copy_of(view));
-        Ok(AttentionGradients { q: grad_q, k, v, tables: vec![] })
-    })
+    together::<T, _, _, _>(
+        network,
+        ("ring::backward", 0),
+        whole,
+        ring,
+        |network, ring| {
+            let mut grad_q = DMatrix::zeros(local.q.nrows(), local.q.ncols());
+            let mut here = packed(local.k, local.v);
+            let mut done: Vec<T> = vec![]; // gradients of the keys that were here before: ours are added
+            for step in 0..ranks {
+                // At the first step no gradients come or go, and at the last one no keys.
+                let is_last = step + 1 == ranks;
+                let mut next = if is_last { vec![] } else { ring.buffer(step + 1) };
+                let mut others = vec![T::zero(); if step == 0 { 0 } else { here.len() }];
+                let keys = if is_last { &[] } else { &here[..] };
+                let given = (forward, grad_output);
+                let share =
+                    network.shift([keys, &done], [&mut next, &mut others], || {
+                        ring.share(&mut grad_q, &here, step, given)
+                    })??;
+                done = share;
+                done.iter_mut().zip(&others).for_each(|(sum, &others)| *sum += others);
+                here = next;
+            }
+            let mut home = ring.buffer(0);
+            network.shift([&done], [&mut home], || ())?;
+            let (k, v) = unpacked(&home, whole, local.k.nrows());
+            let [k, v] = [k, v].map(|view| attention::engine::copy_of(view));
+            Ok(AttentionGradients { q: grad_q, k, v, tables: vec![] })
+        },
+    )
 }
 
 /// Checks the rows of the output and its gradient.

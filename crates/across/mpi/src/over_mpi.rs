@@ -104,19 +104,40 @@ impl<'a> OverMpi<'a> {
         Ok(())
     }
 
-    /// Lets messages end that others may still take, and throws away what comes meanwhile, so that the others can end theirs. What can't
-    /// be sent can't be taken back either: its buffer stays MPI's, so then the whole program has to end.
+    /// Lets messages end that others may still take. What can't be sent can't be taken back either: its buffer stays MPI's, so then the
+    /// whole program has to end.
     fn wind_up(&self, under_way: &mut UnderWay, why: &Error) {
         let start = Instant::now();
         while !under_way.is_empty() {
             complete(under_way);
-            let any = self.world.any_process();
-            if let Some(found) = any.immediate_matched_probe_with_tag(MESSAGE) {
-                let _: (Vec<u8>, _) = found.matched_receive_vec();
-            }
+            self.throw_away();
             if start.elapsed() > self.deadline {
                 eprintln!("rank {}: {why}; this ends all ranks", self.rank());
                 self.world.abort(1);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes what comes, so that those who send it can end.
+    fn throw_away(&self) {
+        let any = self.world.any_process();
+        for tag in [MESSAGE, GAVE_UP] {
+            if let Some(found) = any.immediate_matched_probe_with_tag(tag) {
+                let _: (Vec<u8>, _) = found.matched_receive_vec();
+            }
+        }
+    }
+
+    /// Waits for all to have given up, since one that doesn't know yet may still send us something large; but no longer than for a message.
+    fn wait_for_all(&self) {
+        let (start, mut barrier) = (Instant::now(), self.world.immediate_barrier());
+        while let Err(waiting) = barrier.test() {
+            barrier = waiting;
+            self.throw_away();
+            if start.elapsed() > self.deadline {
+                // One has left. The barrier has no buffers, and nobody asks for its end.
+                return std::mem::forget(barrier);
             }
             std::thread::yield_now();
         }
@@ -200,6 +221,7 @@ impl Network for OverMpi<'_> {
             let mut under_way: Vec<_> = others.map(send).collect();
             self.wind_up(&mut under_way, error);
         });
+        self.wait_for_all();
         self.failed = Some(error.clone());
     }
 }
