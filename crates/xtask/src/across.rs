@@ -20,11 +20,11 @@ pub struct Options {
     #[arg(long, value_name = "RANKS", num_args = 0..=1, default_missing_value = "2")]
     time: Option<usize>,
 
-    /// Write the times to this file, as JSON
-    #[arg(long, value_name = "FILE", requires = "time")]
-    record: Option<PathBuf>,
+    /// Write the times to this machine's folder in records/
+    #[arg(long, requires = "time")]
+    record: bool,
 
-    /// Small sizes and few rounds
+    /// Small sizes and few rounds, whose record goes to target/records
     #[arg(long, requires = "time")]
     quick: bool,
 }
@@ -57,8 +57,8 @@ pub fn across(project: &Project, options: &Options) -> Result<()> {
     let Some(ranks) = options.time else { return Ok(()) };
     let mut command = mpirun(&program, ranks);
     command.arg("time").args(options.quick.then_some("--quick"));
-    if let Some(file) = &options.record {
-        command.arg("--record").arg(file);
+    if options.record {
+        command.arg("--record").arg(project.root());
     }
     run(&mut command)
 }

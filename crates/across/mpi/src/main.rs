@@ -3,7 +3,7 @@
 //! ```text
 //! mpirun -n 4 across-mpi check               the cases of the crate `across`, on these ranks
 //! mpirun -n 4 across-mpi fault KIND          one of the faults below: has to end with an error, in bounded time
-//! mpirun -n 4 across-mpi time [--record F]   times, beside one process with as many threads
+//! mpirun -n 4 across-mpi time [--record ROOT]   times, beside one process with as many threads
 //! ```
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ use over_mpi::OverMpi;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const USAGE: &str = "expected `check`, `fault KIND` or `time [--quick] [--record FILE]`, where KIND is \
+const USAGE: &str = "expected `check`, `fault KIND` or `time [--quick] [--record ROOT]`, where KIND is \
                      leave, die, length or shapes";
 
 fn main() -> ExitCode {

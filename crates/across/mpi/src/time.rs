@@ -1,7 +1,6 @@
 //! Times of the ring, beside one process with as many threads as there are ranks; and of messages.
 
 use crate::over_mpi::OverMpi;
-use across::cost::Speeds;
 use across::{Layout, Local, Network, Whole, ring};
 use attention::Mask;
 use attention::engine::Engine;
@@ -10,7 +9,9 @@ use fast::Flash;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
 use nalgebra::DMatrix;
-use serde_json::json;
+use record::statistics::{median, spread};
+use record::{Measurement, Record, Unit};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const HEADS: usize = 8;
@@ -21,80 +22,82 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// What can go wrong: on any rank, in words.
 type Result<T> = std::result::Result<T, String>;
 
-/// Prints a table of times for 1 rank up to all, and with `--record FILE` writes them as JSON.
+/// What is timed of each length and number of ranks.
+const NAMES: [&str; 4] =
+    ["forward/threads", "forward/ring", "backward/threads", "backward/ring"];
+
+/// Prints a table of times for 1 rank up to all; with `--record ROOT` writes a record of them for the project at `ROOT`: to the folder of
+/// this machine in `records`, or if it was `--quick` in `target/records`.
 pub fn run(world: &SimpleCommunicator, options: &[&str]) -> Result<()> {
-    let (is_quick, file) = match options {
+    let (is_quick, root) = match options {
         [] => (false, None),
         ["--quick"] => (true, None),
-        ["--record", file] => (false, Some(*file)),
-        ["--quick", "--record", file] => (true, Some(*file)),
+        ["--record", root] => (false, Some(*root)),
+        ["--quick", "--record", root] => (true, Some(*root)),
         _ => return Err(crate::USAGE.to_owned()),
     };
     let (lengths, rounds): (&[usize], _) =
         if is_quick { (&[512, 1024], 3) } else { (&[1024, 2048, 4096, 8192], 7) };
-    let shifts = shifts(world)?;
-    let (latency, bandwidth) = line(&shifts);
     let is_first = world.rank() == 0;
+    // Asked for before anything is measured: an error here must not cost the measurements.
+    let record = match root {
+        Some(_) if is_first => Some(circumstances()?),
+        _ => None,
+    };
+    let mut all = shifts(world)?;
     if is_first {
-        println!("a shift between {} ranks: bytes, microseconds", world.size());
-        for (bytes, seconds) in &shifts {
-            println!("{bytes:>10} {:>10.1}", seconds * 1e6);
-        }
         println!(
-            "\ncausal, f32, {HEADS} heads of {WIDTH}, zigzag; milliseconds, medians of {rounds}"
+            "causal, f32, {HEADS} heads of {WIDTH}, zigzag; ms, medians of {rounds}"
         );
-        println!(
-            "     n ranks | forward: threads  ring  model | backward: threads  ring"
-        );
+        println!("     n ranks | forward: threads   ring | backward: threads   ring");
     }
-    let mut times = vec![];
     for &n in lengths {
-        let mut pairs = 0.0; // a second, on one rank
         for ranks in 1..=world.size() {
-            let color = if world.rank() < ranks {
-                Color::with_value(0)
-            } else {
-                Color::undefined()
-            };
+            let takes_part = world.rank() < ranks;
+            let color =
+                if takes_part { Color::with_value(0) } else { Color::undefined() };
             if let Some(group) = world.split_by_color(color) {
-                let [one, many, one_back, many_back] = measure(&group, n, rounds)?;
+                let times = measure(&group, n, rounds)?;
                 if is_first {
-                    if ranks == 1 {
-                        pairs = (n * (n + 1) / 2) as f64 / one;
-                    }
-                    let speeds = Speeds { pairs, latency, bandwidth };
-                    let model =
-                        speeds.ring_forward(&whole(n), ranks as usize, size_of::<f32>());
-                    let model = model.map_err(|error| error.to_string())?;
-                    let [a, b, c, d, e] =
-                        [one, many, model, one_back, many_back].map(|s| s * 1e3);
+                    let [a, b, c, d] = times.each_ref().map(|times| median(times) * 1e3);
                     println!(
-                        "{n:>6} {ranks:>5} | {a:>16.1} {b:>5.1} {c:>6.1} | {d:>17.1} {e:>5.1}"
+                        "{n:>6} {ranks:>5} | {a:>16.1} {b:>6.1} | {c:>17.1} {d:>6.1}"
                     );
-                    times.push(json!({
-                        "n": n, "ranks": ranks, "forward_threads": one, "forward_ring": many,
-                        "forward_model": model, "backward_threads": one_back, "backward_ring": many_back,
-                    }));
+                    all.extend(measurements(n, ranks as usize, &times));
                 }
             }
             wait_quietly(world);
         }
     }
-    let (Some(file), true) = (file, is_first) else { return Ok(()) };
-    let record = json!({
-        "topic": "across", "unit": "s", "type": "f32", "mask": "causal", "layout": "zigzag",
-        "heads": HEADS, "width": WIDTH, "rounds": rounds, "cores": cores(),
-        "mpi": mpi::environment::library_version().unwrap_or_default().trim_end_matches('\0'),
-        "latency": latency, "bandwidth": bandwidth,
-        "shifts": shifts.iter().map(|(bytes, seconds)| json!({"bytes": bytes, "seconds": seconds})).collect::<Vec<_>>(),
-        "times": times,
-    });
-    std::fs::write(file, format!("{record:#}\n"))
-        .map_err(|error| format!("{file}: {error}"))
+    let (Some(root), Some(record)) = (root, record) else { return Ok(()) };
+    let record = Record { measurements: all, ..record };
+    words(record.check())?;
+    let (folder, file) = words(recorder::write(Path::new(root), &record, !is_quick))?;
+    println!("{file}: {}", recorder::how_to_show(&folder));
+    Ok(())
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(0, usize::from)
+/// The record without its measurements.
+fn circumstances() -> Result<Record> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let packages = ["attention", "fast", "mpi", "nalgebra"];
+    let mut versions = words(recorder::versions(here, &packages))?;
+    let library = mpi::environment::library_version().unwrap_or_default();
+    let name = library.split(',').next().unwrap_or_default();
+    versions.insert("mpi-library".to_owned(), name.trim_matches('\0').to_owned());
+    words(recorder::circumstances("across", versions, vec![]))
+}
+
+/// The four times of one length and number of ranks.
+fn measurements(n: usize, ranks: usize, times: &[Vec<f64>; 4]) -> Vec<Measurement> {
+    let sizes = [("n", n), ("d", WIDTH), ("heads", HEADS)];
+    let settings: [(&str, &dyn ToString); 2] =
+        [("mask", &"causal"), ("layout", &"zigzag")];
+    let common = Measurement::common("f32", &sizes, &settings, ranks);
+    let named = |(name, times): (&str, &Vec<f64>)| {
+        common.named(name.to_owned(), Unit::Seconds, (median(times), spread(times)))
+    };
+    NAMES.into_iter().zip(times).map(named).collect()
 }
 
 fn whole(n: usize) -> Whole {
@@ -105,7 +108,7 @@ fn whole(n: usize) -> Whole {
 
 /// Seconds of forward and backward passes: one process, the ring; one process, the ring. They are interleaved, so that what disturbs the
 /// machine disturbs all.
-fn measure(group: &SimpleCommunicator, n: usize, rounds: usize) -> Result<[f64; 4]> {
+fn measure(group: &SimpleCommunicator, n: usize, rounds: usize) -> Result<[Vec<f64>; 4]> {
     let mut network = OverMpi::new(group, DEADLINE);
     let (rank, ranks) = (network.rank(), network.ranks());
     let matrix = |seed: usize| {
@@ -162,11 +165,11 @@ fn measure(group: &SimpleCommunicator, n: usize, rounds: usize) -> Result<[f64; 
             times.iter_mut().zip(seconds).for_each(|(times, time)| times.push(time)); // the first one warms up
         }
     }
-    Ok(times.map(median))
+    Ok(times)
 }
 
 /// Seconds of a shift, of all ranks at once, by the bytes of each message.
-fn shifts(world: &SimpleCommunicator) -> Result<Vec<(usize, f64)>> {
+fn shifts(world: &SimpleCommunicator) -> Result<Vec<Measurement>> {
     let mut network = OverMpi::new(world, DEADLINE);
     let mut shifts = vec![];
     for bytes in [8, 64, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22, 1 << 24] {
@@ -178,18 +181,12 @@ fn shifts(world: &SimpleCommunicator) -> Result<Vec<(usize, f64)>> {
             words(result)?;
             times.push(time);
         }
-        shifts.push((bytes, median(times)));
+        let common =
+            Measurement::common("f64", &[("bytes", bytes)], &[], network.ranks());
+        let numbers = (median(&times), spread(&times));
+        shifts.push(common.named("shift".to_owned(), Unit::Seconds, numbers));
     }
     Ok(shifts)
-}
-
-/// Latency and bandwidth, from the smallest message and the largest.
-fn line(shifts: &[(usize, f64)]) -> (f64, f64) {
-    let (Some((_, latency)), Some((bytes, seconds))) = (shifts.first(), shifts.last())
-    else {
-        return (0.0, f64::INFINITY);
-    };
-    (*latency, *bytes as f64 / (seconds - latency).max(f64::MIN_POSITIVE))
 }
 
 /// A barrier in which the ranks that wait leave the cores to others: MPI's own would poll all the time.
@@ -205,11 +202,6 @@ fn timed<R>(work: impl FnOnce() -> R) -> (R, f64) {
     let start = Instant::now();
     let result = work();
     (result, start.elapsed().as_secs_f64())
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 fn words<R, E: std::fmt::Display>(result: std::result::Result<R, E>) -> Result<R> {
