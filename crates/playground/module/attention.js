@@ -426,6 +426,44 @@ export const Positions = Object.freeze({
     Bias: 3, "3": "Bias",
 });
 
+export class RingWalk {
+    __destroy_into_raw() {
+        const ptr = this.__wbg_ptr;
+        this.__wbg_ptr = 0;
+        RingWalkFinalization.unregister(this);
+        return ptr;
+    }
+    free() {
+        const ptr = this.__destroy_into_raw();
+        wasm.__wbg_ringwalk_free(ptr, 0);
+    }
+    get balance() {
+        const ret = wasm.ringwalk_balance(this.__wbg_ptr);
+        return ret;
+    }
+    constructor(tokens, ranks, layout, mask) {
+        _assertClass(mask, Mask);
+        const ret = wasm.ringwalk_new(tokens, ranks, layout, mask.__wbg_ptr);
+        if (ret[2]) {
+            throw takeFromExternrefTable0(ret[1]);
+        }
+        this.__wbg_ptr = ret[0];
+        RingWalkFinalization.register(this, this.__wbg_ptr, this);
+        return this;
+    }
+    pairs(rank, step) {
+        const ret = wasm.ringwalk_pairs(this.__wbg_ptr, rank, step);
+        return ret >>> 0;
+    }
+    rows(rank) {
+        const ret = wasm.ringwalk_rows(this.__wbg_ptr, rank);
+        var v1 = getArrayU32FromWasm0(ret[0], ret[1]).slice();
+        wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
+        return v1;
+    }
+}
+if (Symbol.dispose) RingWalk.prototype[Symbol.dispose] = RingWalk.prototype.free;
+
 export class RooflineStep {
     static __wrap(ptr) {
         const obj = Object.create(RooflineStep.prototype);
@@ -812,6 +850,9 @@ const OnlineSoftmaxFinalization = (typeof FinalizationRegistry === 'undefined')
 const PlannedWorkFinalization = (typeof FinalizationRegistry === 'undefined')
     ? { register: () => {}, unregister: () => {} }
     : new FinalizationRegistry(ptr => wasm.__wbg_plannedwork_free(ptr, 1));
+const RingWalkFinalization = (typeof FinalizationRegistry === 'undefined')
+    ? { register: () => {}, unregister: () => {} }
+    : new FinalizationRegistry(ptr => wasm.__wbg_ringwalk_free(ptr, 1));
 const RooflineStepFinalization = (typeof FinalizationRegistry === 'undefined')
     ? { register: () => {}, unregister: () => {} }
     : new FinalizationRegistry(ptr => wasm.__wbg_rooflinestep_free(ptr, 1));

@@ -7,7 +7,7 @@ mod machine; // rooflines, tiles, banks and time-lines
 mod writer; // the trained model
 
 pub use layer::{Layer, Positions, embed};
-pub use machine::{BankLoad, PlannedWork, RooflineStep, TileWalk};
+pub use machine::{BankLoad, PlannedWork, RingWalk, RooflineStep, TileWalk};
 pub use writer::{Writer, Written};
 
 use attention::flash;

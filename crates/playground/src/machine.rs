@@ -1,6 +1,7 @@
 //! Operations, bytes and clocks, from the laboratory, for the figures about machines.
 
 use crate::Mask;
+use across::{Layout, Whole, cost};
 use attention::mask::Visibility;
 use laboratory::cost::AttentionShape;
 use laboratory::gpu::{Ask, BANKS, Lengths, WARP, Work, clocks, warp};
@@ -256,6 +257,52 @@ impl PlannedWork {
     /// The share of the time that the tensor cores work, far from the beginning and the end.
     pub fn busy(consumers: usize, overlap: bool, softmax: usize) -> f64 {
         lengths(softmax).busy(consumers, overlap)
+    }
+}
+
+/// Attention of one head over several ranks: which rank holds which rows, and the pairs that it computes at each step of the ring.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RingWalk {
+    rows: Vec<Vec<usize>>,
+    pairs: Vec<Vec<u64>>,
+}
+
+#[wasm_bindgen]
+impl RingWalk {
+    /// `layout` is 0 for contiguous, 1 for zigzag, 2 for striped.
+    ///
+    /// # Errors
+    /// There is no token, or the mask was made for another number of them.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        tokens: usize,
+        ranks: usize,
+        layout: usize,
+        mask: &Mask,
+    ) -> Result<RingWalk, JsError> {
+        let layouts = [Layout::Contiguous, Layout::Zigzag, Layout::Striped];
+        let layout = layouts[layout.min(2)];
+        let whole = Whole::new((tokens, tokens), (1, 1), mask.0.clone())
+            .with_layouts(layout, layout);
+        let rows = (0..ranks).map(|rank| layout.rows(tokens, ranks, rank)).collect();
+        Ok(RingWalk { rows, pairs: cost::pairs(&whole, ranks)? })
+    }
+
+    /// The rows of a rank.
+    pub fn rows(&self, rank: usize) -> Vec<usize> {
+        self.rows[rank].clone()
+    }
+
+    /// The pairs of a query and a key that it sees, which a rank computes at a step.
+    pub fn pairs(&self, rank: usize, step: usize) -> usize {
+        self.pairs[rank][step] as usize
+    }
+
+    /// The share of the time in which ranks compute, if at each step all wait for the slowest.
+    #[wasm_bindgen(getter)]
+    pub fn balance(&self) -> f64 {
+        cost::balance(&self.pairs)
     }
 }
 
