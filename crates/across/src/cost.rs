@@ -6,6 +6,7 @@ use crate::agree::{CLOSING, HEADER};
 use crate::blocks::blocks;
 use crate::error::Result;
 use crate::whole::Whole;
+use attention::engine::Rule;
 
 /// Returns the bytes by which a rank agrees with the others before an operation, and closes it.
 #[must_use]
@@ -88,7 +89,7 @@ fn there_and_back(whole: &Whole, ranks: usize, rank: usize, is_backward: bool) -
 
 /// Returns the pairs of a query and a key that it sees, for each rank and each step of the ring: `pairs[rank][step]`.
 ///
-/// Each pair of the whole is asked about, so it takes as long as a small attention.
+/// Blocks of a window, of documents or of a pattern are asked pair by pair.
 ///
 /// # Errors
 /// The whole is none: a size of 0, or a mask that was made for another.
@@ -110,11 +111,14 @@ pub fn pairs(whole: &Whole, ranks: usize) -> Result<Vec<Vec<u64>>> {
         let keys = whole.keys(ranks, (rank + ranks - step) % ranks);
         let mut pairs = 0;
         for block in blocks(&whole.mask, &sized, &queries, &keys) {
-            let sized = block.mask.sized(block.queries.len(), block.keys.len())?;
-            for i in 0..block.queries.len() {
-                let keys = 0..block.keys.len();
-                pairs += keys.filter(|&j| sized.allows(i, j)).count() as u64;
-            }
+            let (n_q, n_k) = (block.queries.len(), block.keys.len());
+            let sized = block.mask.sized(n_q, n_k)?;
+            let seen_by = |i: usize| match block.mask.rules() {
+                [] => n_k,
+                [Rule::Causal] => (i + 1 + n_k).saturating_sub(n_q).min(n_k),
+                _ => (0..n_k).filter(|&j| sized.allows(i, j)).count(),
+            };
+            pairs += (0..n_q).map(seen_by).sum::<usize>() as u64;
         }
         Ok(pairs)
     };

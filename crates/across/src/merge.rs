@@ -67,12 +67,14 @@ impl<T: Number> Merged<T> {
         if lse == -T::one() / T::zero() {
             return (T::one(), T::zero()); // nothing was seen; and −∞ − −∞ would be NaN
         }
+        // ANCHOR: weigh
         let max = self.max[at].max(lse);
         let old = (self.max[at] - max).exp(); // 0 before the first block
         let new = ((lse - max) + low).exp(); // with the digits that ℓ has lost
         self.max[at] = max;
         self.sum[at] = self.sum[at] * old + new;
         (old, new)
+        // ANCHOR_END: weigh
     }
 
     /// Returns the output and the log-sum-exp over all that was seen: 0 and −∞ where that is nothing.

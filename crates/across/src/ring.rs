@@ -40,6 +40,7 @@ pub fn forward<T: Number, N: Network>(
     let (rank, ranks) = (network.rank(), network.ranks());
     let ring = Ring::new(engine, whole, local, ranks, rank);
     together::<T, _, _, _>(network, ("ring::forward", 0), whole, ring, |network, ring| {
+        // ANCHOR: forward
         let mut merged = Merged::new(local.q.nrows(), whole.heads.0, whole.widths.1);
         let mut here = packed(local.k, local.v);
         for step in 0..ranks - 1 {
@@ -50,6 +51,7 @@ pub fn forward<T: Number, N: Network>(
         }
         ring.absorb(&mut merged, &here, ranks - 1)?;
         Ok(merged.finish())
+        // ANCHOR_END: forward
     })
 }
 
@@ -90,6 +92,7 @@ pub fn backward<T: Number, N: Network>(
             let mut grad_q = DMatrix::zeros(local.q.nrows(), local.q.ncols());
             let mut here = packed(local.k, local.v);
             let mut done: Vec<T> = vec![]; // gradients of the keys that were here before: ours are added
+            // ANCHOR: backward
             for step in 0..ranks {
                 // At the first step no gradients come or go, and at the last one no keys.
                 let is_last = step + 1 == ranks;
@@ -107,6 +110,7 @@ pub fn backward<T: Number, N: Network>(
             }
             let mut home = ring.buffer(0);
             network.shift([&done], [&mut home], || ())?;
+            // ANCHOR_END: backward
             let (k, v) = unpacked(&home, whole, local.k.nrows());
             let [k, v] = [k, v].map(|view| attention::engine::copy_of(view));
             Ok(AttentionGradients { q: grad_q, k, v, tables: vec![] })

@@ -5,8 +5,8 @@ use crate::output::{Generated, Page, files_below};
 use crate::records::Records;
 use crate::records::tests::committed;
 use crate::{
-    Generator, claims, counting, decoding, fast, fewer_pairs, gpu, linear_attention,
-    memory_wall, same_bits, tiles_backward,
+    Generator, across_machines, claims, counting, decoding, fast, fewer_pairs, gpu,
+    linear_attention, memory_wall, same_bits, tiles_backward,
 };
 use anyhow::{Context, Result};
 use rand::rngs::ChaCha8Rng;
@@ -29,9 +29,11 @@ const MEASURED: &[Generator] = &[
     ("linear-attention", linear_attention::costs),
     ("claims", claims::generate),
     ("gpu", gpu::generate),
+    ("across-machines", across_machines::generate),
 ];
 
-const TOPICS: [&str; 11] = [
+const TOPICS: [&str; 12] = [
+    "across",
     "complexity",
     "decoding",
     "fewer_pairs",

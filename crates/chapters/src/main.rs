@@ -3,6 +3,7 @@
 //! Seeds are fixed and nothing depends on time or threads, so that each run writes the same bytes. `--check` writes
 //! nothing and fails if the files are not those that a run would write.
 
+mod across_machines;
 #[cfg(test)]
 mod any_machine;
 mod backward;
@@ -104,6 +105,7 @@ const PAGES: &[Generator] = &[
     ("tiles-backward", tiles_backward::generate),
     ("fast", fast::generate),
     ("same-bits", same_bits::generate),
+    ("across-machines", across_machines::generate),
     ("fewer-pairs", fewer_pairs::generate),
     ("linear-attention", linear_attention::generate),
     ("gpu", gpu::generate),

@@ -89,3 +89,20 @@ pub const MOST_THREADS: usize = 2048;
 pub const MOST_BLOCKS: usize = 32;
 /// Bytes of shared memory that a block can have at most.
 pub const MOST_SHARED: usize = 227 << 10;
+
+/// What connects GPUs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Link {
+    /// Its name.
+    pub name: &'static str,
+    /// Bytes per second of one GPU to others, while it receives as many.
+    pub bandwidth: f64,
+}
+
+/// Sources: *H100 Tensor Core GPU Datasheet* for NVLink (900 GB/s, both directions together); *NVIDIA ConnectX-7 Datasheet* for 400 Gb/s; IEEE
+/// 802.3 for 100 Gb/s.
+pub const LINKS: [Link; 3] = [
+    Link { name: "NVLink 4, within a machine", bandwidth: 450e9 },
+    Link { name: "InfiniBand NDR, 400 Gb/s", bandwidth: 50e9 },
+    Link { name: "Ethernet, 100 Gb/s", bandwidth: 12.5e9 },
+];
