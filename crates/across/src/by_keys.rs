@@ -21,7 +21,7 @@
 //!         let local = Local { q: mine.as_view(), k: mine.as_view(), v: mine.as_view() };
 //!         by_keys::forward(network, &whole, &local)
 //!     });
-//!     let rows = outputs.into_iter().flatten().map(|forward| forward.output.transpose());
+//!     let rows = outputs.into_iter().map(|forward| forward.unwrap().output.transpose());
 //!     rows.flat_map(|rows| rows.as_slice().to_vec()).collect::<Vec<f64>>() // row by row, rank by rank
 //! };
 //! assert_eq!(on(1), on(3));
