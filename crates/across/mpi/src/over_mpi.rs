@@ -105,13 +105,13 @@ impl<'a> OverMpi<'a> {
     }
 
     /// Lets messages end that others may still take. What can't be sent can't be taken back either: its buffer stays MPI's, so then the
-    /// whole program has to end.
+    /// whole program has to end; but late enough that others can say what they know.
     fn wind_up(&self, under_way: &mut UnderWay, why: &Error) {
         let start = Instant::now();
         while !under_way.is_empty() {
             complete(under_way);
             self.throw_away();
-            if start.elapsed() > self.deadline {
+            if start.elapsed() > 2 * self.deadline {
                 eprintln!("rank {}: {why}; this ends all ranks", self.rank());
                 self.world.abort(1);
             }
