@@ -69,13 +69,12 @@ fn check_installed() -> Result<()> {
     let missing = programs.into_iter().filter(|(name, _)| which::which(name).is_err());
     let mut packages: Vec<_> = missing.map(|(_, package)| package).collect();
     if !has_libclang() {
-        packages.extend(["libclang-dev", "clang"]);
+        packages.push("libclang-dev"); // or LIBCLANG_PATH says in which folder it is
     }
     ensure!(
         packages.is_empty(),
-        "{} missing (these are the names on Debian and Ubuntu); with another system's names for them, LIBCLANG_PATH \
-         says in which folder libclang is",
-        packages.join(", ") + if packages.len() == 1 { " is" } else { " are" }
+        "this needs packages that aren't installed; on Debian and Ubuntu they are called {}",
+        packages.join(", ")
     );
     Ok(())
 }
