@@ -39,7 +39,8 @@ pub fn forward<T: Number, N: Network>(
 ) -> Result<FlashOutput<T>> {
     let (rank, ranks) = (network.rank(), network.ranks());
     let ring = Ring::new(engine, whole, local, ranks, rank);
-    together::<T, _, _, _>(network, ("ring::forward", 0), whole, ring, |network, ring| {
+    let operation = ("ring::forward", 0);
+    together::<T, _, _, _>(network, operation, whole, ring, |network, ring| {
         // ANCHOR: forward
         let mut merged = Merged::new(local.q.nrows(), whole.heads.0, whole.widths.1);
         let mut here = packed(local.k, local.v);
@@ -57,11 +58,10 @@ pub fn forward<T: Number, N: Network>(
 
 /// Returns the gradients with respect to this rank's rows of queries, keys and values.
 ///
-/// A weight is recomputed as exp(score − log-sum-exp), and D, what a row of softmax takes off, is the sum of output ⊙ its gradient. Both
-/// need the log-sum-exp and the output over *all* keys: that is why each block gets this rank's whole `forward`, whose rows the local
-/// result of the block would not have. So the engine has to use the [`FlashOutput`] that it is handed.
-/// [`Tiled`](attention::engine::Tiled) and the crate `fast` do. [`ByWeights`](attention::engine::ByWeights) does not: it wants the weights
-/// of the block itself, and returns an error.
+/// A block's weights are recomputed as exp(score − log-sum-exp), and what its rows of softmax take off, D, is the sum over output ⊙
+/// grad_output. Log-sum-exp and output have to be those over *all* keys. With those of the block alone, the weights of each block would
+/// sum to 1. So an engine gets the rows of `forward`, and has to use them: [`Tiled`](attention::engine::Tiled) and the crate `fast` do.
+/// [`ByWeights`](attention::engine::ByWeights) takes the weights that its own forward pass kept, finds none, and returns an error.
 ///
 /// The gradients of keys and values travel behind these, one step later, and each rank adds its share. After the last step they are one
 /// rank before their owner, and make one step more.
@@ -83,39 +83,35 @@ pub fn backward<T: Number, N: Network>(
         check_output(whole, forward, grad_output, local.q.nrows(), rank)?;
         Ok(ring)
     });
-    together::<T, _, _, _>(
-        network,
-        ("ring::backward", 0),
-        whole,
-        ring,
-        |network, ring| {
-            let mut grad_q = DMatrix::zeros(local.q.nrows(), local.q.ncols());
-            let mut here = packed(local.k, local.v);
-            let mut done: Vec<T> = vec![]; // gradients of the keys that were here before: ours are added
-            // ANCHOR: backward
-            for step in 0..ranks {
-                // At the first step no gradients come or go, and at the last one no keys.
-                let is_last = step + 1 == ranks;
-                let mut next = if is_last { vec![] } else { ring.buffer(step + 1) };
-                let mut others = vec![T::zero(); if step == 0 { 0 } else { here.len() }];
-                let keys = if is_last { &[] } else { &here[..] };
-                let given = (forward, grad_output);
-                let share =
-                    network.shift([keys, &done], [&mut next, &mut others], || {
-                        ring.share(&mut grad_q, &here, step, given)
-                    })??;
-                done = share;
-                done.iter_mut().zip(&others).for_each(|(sum, &others)| *sum += others);
-                here = next;
-            }
-            let mut home = ring.buffer(0);
-            network.shift([&done], [&mut home], || ())?;
-            // ANCHOR_END: backward
-            let (k, v) = unpacked(&home, whole, local.k.nrows());
-            let [k, v] = [k, v].map(|view| attention::engine::copy_of(view));
-            Ok(AttentionGradients { q: grad_q, k, v, tables: vec![] })
-        },
-    )
+    let operation = ("ring::backward", 0);
+    together::<T, _, _, _>(network, operation, whole, ring, |network, ring| {
+        let mut grad_q = DMatrix::zeros(local.q.nrows(), local.q.ncols());
+        let mut here = packed(local.k, local.v);
+        let mut done: Vec<T> = vec![]; // gradients of the keys that were here before, our share among them
+        // ANCHOR: backward
+        for step in 0..ranks {
+            // At the first step no gradients come or go, and at the last one no keys.
+            let is_last = step + 1 == ranks;
+            let mut next = if is_last { vec![] } else { ring.buffer(step + 1) };
+            let mut others = vec![T::zero(); if step == 0 { 0 } else { here.len() }];
+            let keys = if is_last { &[] } else { &here[..] };
+            let given = (forward, grad_output);
+            let share =
+                network.shift([keys, &done], [&mut next, &mut others], || {
+                    ring.share(&mut grad_q, &here, step, given)
+                })??;
+            // What comes has the shares of the ranks before us, in the order of the ring.
+            done = share;
+            done.iter_mut().zip(&others).for_each(|(sum, &others)| *sum += others);
+            here = next;
+        }
+        let mut home = ring.buffer(0);
+        network.shift([&done], [&mut home], || ())?;
+        // ANCHOR_END: backward
+        let (k, v) = unpacked(&home, whole, local.k.nrows());
+        let [k, v] = [k, v].map(|view| attention::engine::copy_of(view));
+        Ok(AttentionGradients { q: grad_q, k, v, tables: vec![] })
+    })
 }
 
 /// Checks the rows of the output and its gradient.
