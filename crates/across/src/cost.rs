@@ -105,11 +105,29 @@ fn there_and_back(whole: &Whole, ranks: usize, rank: usize, is_backward: bool) -
 /// # Ok::<(), across::Error>(())
 /// ```
 pub fn pairs(whole: &Whole, ranks: usize) -> Result<Vec<Vec<u64>>> {
+    let of_rank = |of_rank: Vec<Work>| of_rank.iter().map(|work| work.pairs).collect();
+    Ok(work(whole, ranks)?.into_iter().map(of_rank).collect())
+}
+
+/// The work of a rank at a step of the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// Pairs of a query and a key that it sees.
+    pub pairs: u64,
+    /// Queries of all blocks, each of which begins a row of its own and merges it.
+    pub rows: u64,
+}
+
+/// Returns the work of each rank at each step of the ring: `work[rank][step]`.
+///
+/// # Errors
+/// As [`pairs`].
+pub fn work(whole: &Whole, ranks: usize) -> Result<Vec<Vec<Work>>> {
     let sized = whole.sized()?;
-    let of = |rank: usize, step: usize| -> Result<u64> {
+    let of = |rank: usize, step: usize| -> Result<Work> {
         let queries = whole.queries(ranks, rank);
         let keys = whole.keys(ranks, (rank + ranks - step) % ranks);
-        let mut pairs = 0;
+        let mut work = Work { pairs: 0, rows: 0 };
         for block in blocks(&whole.mask, &sized, &queries, &keys) {
             let (n_q, n_k) = (block.queries.len(), block.keys.len());
             let sized = block.mask.sized(n_q, n_k)?;
@@ -118,9 +136,10 @@ pub fn pairs(whole: &Whole, ranks: usize) -> Result<Vec<Vec<u64>>> {
                 [Rule::Causal] => (i + 1 + n_k).saturating_sub(n_q).min(n_k),
                 _ => (0..n_k).filter(|&j| sized.allows(i, j)).count(),
             };
-            pairs += (0..n_q).map(seen_by).sum::<usize>() as u64;
+            work.pairs += (0..n_q).map(seen_by).sum::<usize>() as u64;
+            work.rows += n_q as u64;
         }
-        Ok(pairs)
+        Ok(work)
     };
     (0..ranks).map(|rank| (0..ranks).map(|step| of(rank, step)).collect()).collect()
 }
@@ -139,8 +158,10 @@ pub fn balance(pairs: &[Vec<u64>]) -> f64 {
 /// A machine, as the model of time knows it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speeds {
-    /// Pairs of a query and a key that a rank computes in a second, all heads of them.
-    pub pairs: f64,
+    /// Seconds of a pair of a query and a key, for all heads.
+    pub pair: f64,
+    /// Seconds of a query in a block, whatever the number of keys.
+    pub row: f64,
     /// Seconds from the sending of an empty message to its arrival.
     pub latency: f64,
     /// Bytes a second between two ranks.
@@ -160,12 +181,15 @@ impl Speeds {
     /// # Errors
     /// As [`pairs`].
     pub fn ring_forward(&self, whole: &Whole, ranks: usize, size: usize) -> Result<f64> {
-        let pairs = pairs(whole, ranks)?;
+        let work = work(whole, ranks)?;
         let largest = (0..ranks).map(|rank| keys(whole, ranks, rank)).max().unwrap_or(0);
         let exchange = self.message((largest * size as u64) as f64);
         let step = |step: usize| {
-            let slowest = pairs.iter().map(|of_rank| of_rank[step]).max().unwrap_or(0);
-            let compute = slowest as f64 / self.pairs;
+            let seconds = |Work { pairs, rows }: Work| {
+                self.pair * pairs as f64 + self.row * rows as f64
+            };
+            let compute =
+                work.iter().map(|of_rank| seconds(of_rank[step])).fold(0.0, f64::max);
             if step + 1 < ranks { compute.max(exchange) } else { compute }
         };
         Ok((0..ranks).map(step).sum())

@@ -208,10 +208,12 @@ fn under_a_causal_mask_zigzag_and_stripes_are_even() -> Result<()> {
 fn the_model_takes_the_longer_of_two() -> Result<()> {
     let whole = whole(8, 4, Mask::none(), Layout::Contiguous);
     // Two ranks: two steps of 16 pairs; 4 keys and values of 4 numbers of 4 bytes go on during the first, 128 bytes.
-    let compute = cost::Speeds { pairs: 1.0, latency: 0.0, bandwidth: 1e9 };
+    let compute = cost::Speeds { pair: 1.0, row: 0.0, latency: 0.0, bandwidth: 1e9 };
     assert_eq!(compute.ring_forward(&whole, 2, 4)?, 32.0);
-    let exchange = cost::Speeds { pairs: 1.0, latency: 20.0, bandwidth: 4.0 };
+    let exchange = cost::Speeds { pair: 1.0, row: 0.0, latency: 20.0, bandwidth: 4.0 };
     assert_eq!(exchange.ring_forward(&whole, 2, 4)?, (20.0 + 32.0) + 16.0);
+    let rows = cost::Speeds { pair: 0.0, row: 1.0, ..compute };
+    assert_eq!(rows.ring_forward(&whole, 2, 4)?, 8.0); // four queries at each step
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The chapter's numbers.
 
-use across::cost::{self, Speeds};
+use across::cost::{self, Speeds, Work};
 use across::{Layout, Local, Network as _, Threads, Whole, by_keys, ring};
 use anyhow::{Context, Result};
 use attention::Mask;
@@ -9,7 +9,7 @@ use attention::flash::Inputs;
 use laboratory::hardware::{H100, Link};
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
-use record::{Measurement, Record, Unit};
+use record::{Measurement, Record};
 
 /// Llama 3 with 8 billion weights: layers, heads of queries, heads of keys, the width of a head.
 pub const LAYERS: usize = 32;
@@ -148,9 +148,8 @@ pub fn fewest_tokens(link: &Link) -> [f64; 2] {
 
 /// Times of the ring on this machine, and what a model says that was fitted to other ones.
 pub struct Model {
-    /// Fitted to the one-rank time of the shortest length but one, and to two messages.
-    pub speeds: Speeds,
-    pub fitted: u64,
+    /// The lengths of the two times of one rank that were fitted.
+    pub fitted: [u64; 2],
     pub cores: usize,
     pub cases: Vec<Case>,
 }
@@ -165,57 +164,76 @@ pub struct Case {
     pub threads: f64,
 }
 
-pub fn model(record: &Record) -> Result<Model> {
-    let find = |what: &str, n: u64, ranks: usize| {
-        let found = record.all(what, "f32");
-        let found = found.filter(|m| m.sizes.get("n") == Some(&n));
-        let found = found.into_iter().find(|m| m.threads == ranks);
-        found.with_context(|| format!("no {what}, n = {n}, {ranks} ranks"))
-    };
-    let all = || record.all("forward/ring", "f32");
-    let size = |m: &Measurement, name: &str| {
-        let found = m.sizes.get(name).copied();
+/// The length of a measurement.
+fn length(m: &Measurement) -> Result<u64> {
+    m.sizes.get("n").copied().with_context(|| format!("{} has no n", m.what))
+}
+
+/// The attention that was timed.
+fn timed(m: &Measurement) -> Result<Whole> {
+    let size = |name: &str| {
+        let found = m.sizes.get(name).map(|&size| size as usize);
         found.with_context(|| format!("{} has no {name}", m.what))
     };
-    let mut lengths = all().map(|m| size(m, "n")).collect::<Result<Vec<_>>>()?;
+    let (n, d, heads) = (size("n")?, size("d")?, size("heads")?);
+    let whole = Whole::new((n, n), (d, d), Mask::causal()).with_heads(heads, heads);
+    Ok(whole.with_layouts(Layout::Zigzag, Layout::Zigzag))
+}
+
+/// Seconds of a pair and of a row, by two times of one rank.
+fn fit(times: [&Measurement; 2]) -> Result<(f64, f64)> {
+    let work = |m: &Measurement| {
+        let Work { pairs, rows } = cost::work(&timed(m)?, 1)?[0][0];
+        anyhow::Ok((pairs as f64, rows as f64))
+    };
+    let [(a, b), (c, d)] = [work(times[0])?, work(times[1])?];
+    let [first, second] = times.map(|m| m.median);
+    let by = a * d - b * c;
+    Ok(((first * d - second * b) / by, (a * second - c * first) / by))
+}
+
+pub fn model(record: &Record) -> Result<Model> {
+    let rings: Vec<_> = record.all("forward/ring", "f32").collect();
+    let mut lengths = rings.iter().map(|m| length(m)).collect::<Result<Vec<_>>>()?;
     lengths.sort_unstable();
     lengths.dedup();
-    let fitted = *lengths.get(1).context("two lengths are needed")?;
-    let one = find("forward/ring", fitted, 1)?;
-    let shift = |bytes: u64| {
+    let fitted = lengths.get(1..3).context("three lengths are needed")?;
+    let fitted = [fitted[0], fitted[1]];
+    let find = |what: &str, n: u64, ranks: usize| {
+        let mut found = record.all(what, "f32").filter(|m| m.threads == ranks);
+        let found = found.find(|m| m.sizes.get("n") == Some(&n));
+        found.with_context(|| format!("no {what}, n = {n}, {ranks} ranks"))
+    };
+    let one_rank = |n: u64| find("forward/ring", n, 1);
+    let (pair, row) = fit([one_rank(fitted[0])?, one_rank(fitted[1])?])?;
+    let message = |bytes: u64| {
         let mut shifts = record.all("shift", "f64");
         let found = shifts.find(|m| m.sizes.get("bytes") == Some(&bytes));
-        Ok::<_, anyhow::Error>(found.context("no shift")?.median)
+        anyhow::Ok(found.context("no such message was timed")?.median)
     };
-    let (short, long) = (shift(8)?, shift(1 << 24)?);
-    let pairs = (fitted * (fitted + 1) / 2) as f64;
-    let speeds = Speeds {
-        pairs: pairs / one.median,
-        latency: short,
-        bandwidth: (1 << 24) as f64 / (long - short),
-    };
+    let (latency, long) = (message(8)?, message(LONG)?);
+    let bandwidth = LONG as f64 / (long - latency);
     let cores = record.machine.cores;
-    let mut cases = vec![];
-    for m in all() {
-        let (n, ranks) = (size(m, "n")?, m.threads);
-        if (n, ranks) == (fitted, 1) {
-            continue;
-        }
+    let is_new = |m: &&&Measurement| {
+        m.threads > 1 || length(m).is_ok_and(|n| !fitted.contains(&n))
+    };
+    let case = |m: &&Measurement| {
+        let (n, ranks) = (length(m)?, m.threads);
         // More ranks than cores take turns.
         let turns = (ranks as f64 / cores as f64).max(1.0);
-        let speeds = Speeds { pairs: speeds.pairs / turns, ..speeds };
-        let (heads, d) = (size(m, "heads")? as usize, size(m, "d")? as usize);
-        let whole = Whole::new((n as usize, n as usize), (d, d), Mask::causal())
-            .with_heads(heads, heads)
-            .with_layouts(Layout::Zigzag, Layout::Zigzag);
-        cases.push(Case {
+        let speeds = Speeds { pair: turns * pair, row: turns * row, latency, bandwidth };
+        Ok(Case {
             n,
             ranks,
-            predicted: speeds.ring_forward(&whole, ranks, size_of::<f32>())?,
-            measured: record.in_unit(m, Unit::Seconds)?,
+            predicted: speeds.ring_forward(&timed(m)?, ranks, size_of::<f32>())?,
+            measured: m.median,
             threads: find("forward/threads", n, ranks)?.median,
-        });
-    }
-    cases.sort_by_key(|case| (case.n, case.ranks));
-    Ok(Model { speeds, fitted, cores, cases })
+        })
+    };
+    let mut cases = rings.iter().filter(is_new).map(case).collect::<Result<Vec<_>>>()?;
+    cases.sort_by_key(|case| (case.ranks, case.n));
+    Ok(Model { fitted, cores, cases })
 }
+
+/// Bytes of the longest message that was timed.
+const LONG: u64 = 1 << 24;

@@ -104,15 +104,16 @@ fn hidden(page: &mut Page) {
 fn model(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["across"])?;
     let model = facts::model(&record)?;
-    page.value("model-fitted", integer(model.fitted as usize));
+    let [first, second] = model.fitted.map(|n| integer(n as usize));
+    page.value("model-fitted", format!("{first} and {second}"));
     page.value("model-machine", record.machine.processor());
     let ms = |seconds: f64| significant(seconds * 1e3, 3);
     page.table_of(
         "model",
         &model.cases,
         &[
-            ("tokens", &|case| integer(case.n as usize)),
             ("ranks", &|case| integer(case.ranks)),
+            ("tokens", &|case| integer(case.n as usize)),
             ("the model", &|case| ms(case.predicted)),
             ("measured", &|case| ms(case.measured)),
             ("one process", &|case| ms(case.threads)),
@@ -137,7 +138,7 @@ fn says(cases: &[Case], cores: usize) -> String {
     });
     let beyond = worst(true).map_or_else(String::new, |off| {
         let off = percent(off, 0);
-        format!(" With more ranks than cores, it is off by up to {off}: ranks that wait look for messages, and take time from those that compute.")
+        format!(" With more ranks than cores, it is off by up to {off}: it only lets them take turns.")
     });
     format!("{within}{beyond}")
 }
