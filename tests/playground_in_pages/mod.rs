@@ -772,6 +772,30 @@ fn the_tensor_cores_are_as_busy_as_the_plan_says() {
     );
 }
 
+#[test]
+fn ranks_of_a_ring_wait_as_long_as_the_crate_says() {
+    use across::{Layout, Whole, cost};
+
+    let Some(mut reader) = Reader::start() else { return };
+    let layouts = [Layout::Contiguous, Layout::Zigzag, Layout::Striped];
+    for (number, layout) in layouts.into_iter().enumerate() {
+        for (mask_number, mask) in [Mask::none(), Mask::causal()].into_iter().enumerate()
+        {
+            let whole = Whole::new((16, 16), (1, 1), mask).with_layouts(layout, layout);
+            let pairs = cost::pairs(&whole, 4).unwrap();
+            let busiest = pairs.iter().map(|of_rank| of_rank[2]).max().unwrap();
+            let address = format!("across-machines.html?ring=3_{number}_{mask_number}");
+            let mut tab = reader.open(&address, LAPTOP);
+            let said = says(&mut tab, "ring");
+            let first =
+                format!("Step 3 of 4: the busiest rank computes {busiest} pairs, ");
+            let busy = 100.0 * cost::balance(&pairs);
+            let last = format!(" the ranks compute {busy:.0} % of the time.");
+            assert!(said.starts_with(&first) && said.ends_with(&last), "{said}");
+        }
+    }
+}
+
 /// Scrolls to a figure and waits until what it fetches has come.
 fn come_near(tab: &mut Tab, figure: &str) {
     point_of(tab, &format!("[data-figure={figure}] .drawing"), 0.5);

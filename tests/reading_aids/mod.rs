@@ -178,7 +178,7 @@ fn formulas_are_soon_there_for_screen_readers() {
 }
 
 /// Queries, and the section that each has to find first.
-const QUERIES: [(&str, &str); 45] = [
+const QUERIES: [(&str, &str); 47] = [
     // The chapter of that name, or that answers the question.
     ("softmax", "softmax.html"),
     ("Masking", "masking.html"),
@@ -188,6 +188,8 @@ const QUERIES: [(&str, &str); 45] = [
     ("gradient checking", "gradient-checking.html"),
     ("multi-head attention", "many-heads.html"),
     ("tensor core", "gpu-tensor-cores.html"),
+    ("ring attention", "across-machines.html#what-must-travel"),
+    ("context parallelism", "across-machines.html#what-must-travel"),
     ("dropout", "many-heads.html#dropout"),
     ("decoding", "decoding.html"),
     ("glossary", "glossary.html"),

@@ -21,7 +21,7 @@ export default attention => {
     });
     return {
         controls: [
-            time('steps', 'steps', RANKS, 1, { seconds: 14 }),
+            time('steps', 'steps', RANKS, 2, { seconds: 14 }),
             choice('layout', 'rows', LAYOUTS),
             choice('mask', 'mask', ['none', 'causal'], 1),
         ],
