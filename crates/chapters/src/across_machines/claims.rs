@@ -1,7 +1,14 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::facts::{self, HEADS, bytes_of_token, fewest_tokens, results, sent};
-use laboratory::hardware::{H100, LINKS};
+use super::facts::{self, HEADS, bytes_of_token, sent};
+use across::{Layout, Local, Network as _, Threads, Whole, by_keys, ring};
+use anyhow::Result;
+use attention::Mask;
+use attention::engine::{ByWeights, Engine, Tiled};
+use attention::flash::Inputs;
+use laboratory::hardware::H100;
+use nalgebra::DMatrix;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 /// "A text of a million tokens takes 128 GiB of them, and an H100 has 80 GB"
 #[test]
@@ -9,7 +16,59 @@ fn the_keys_of_a_long_text_do_not_fit() {
     assert!(bytes_of_token() << 20 > H100.memory * 1_000_000_000);
 }
 
-/// "Up to rounding, yes"; "They can have the same bits"
+/// Results of so many ranks, beside those of one process.
+struct Results {
+    ranks: usize,
+    /// The largest difference of an entry of the output, from all weights in one process.
+    off: f64,
+    /// Whether all entries have the bits of one rank: in the order of the ring, and in that of the keys.
+    same_bits: [bool; 2],
+}
+
+/// A causal attention of 96 tokens on 1 to 8 ranks, which are threads here.
+fn results() -> Result<Vec<Results>> {
+    const N: usize = 96;
+    const D: usize = 16;
+    let rng = &mut ChaCha8Rng::seed_from_u64(7);
+    let x = DMatrix::from_fn(N, 3 * D, |_, _| rng.random_range(-2.0..2.0));
+    let [q, k, v] = [0, 1, 2].map(|part| x.columns(part * D, D).into_owned());
+    let inputs = Inputs::new(&q, &k, &v, Mask::causal())?;
+    let expected = ByWeights.forward(&inputs)?.output;
+    let whole =
+        |layout| Whole::new((N, N), (D, D), Mask::causal()).with_layouts(layout, layout);
+    let (in_ring, in_order) = (whole(Layout::Zigzag), whole(Layout::Tiles(8)));
+    let output = |ranks: usize, whole: &Whole| -> Result<DMatrix<f64>> {
+        let parts = Threads::run(ranks, |network| {
+            let rows = whole.layouts.0.rows(N, ranks, network.rank());
+            let mine = [&q, &k, &v].map(|matrix| matrix.select_rows(&rows));
+            let [q, k, v] = mine.each_ref().map(|matrix| matrix.as_view());
+            let local = Local { q, k, v };
+            let forward = match whole.layouts.0 {
+                Layout::Tiles(_) => by_keys::forward(network, whole, &local),
+                _ => ring::forward(network, &Tiled::default(), whole, &local),
+            };
+            forward.map(|forward| (rows, forward.output))
+        });
+        let mut output = DMatrix::zeros(N, D);
+        for part in parts {
+            let (rows, part) = part?;
+            for (i, row) in rows.into_iter().enumerate() {
+                output.row_mut(row).copy_from(&part.row(i));
+            }
+        }
+        Ok(output)
+    };
+    let alone = [output(1, &in_ring)?, output(1, &in_order)?];
+    let of_ranks = |ranks: usize| {
+        let both = [output(ranks, &in_ring)?, output(ranks, &in_order)?];
+        let off = (&both[0] - &expected).amax();
+        let same_bits = [both[0] == alone[0], both[1] == alone[1]];
+        Ok(Results { ranks, off, same_bits })
+    };
+    [2, 3, 4, 8].into_iter().map(of_ranks).collect()
+}
+
+/// "off by less than 10⁻¹⁴"; "its last digits depend on the number of ranks"; "all entries then have the bits of one rank"
 #[test]
 fn ranks_give_the_results_of_one_process() {
     for row in results().unwrap() {
@@ -18,33 +77,27 @@ fn ranks_give_the_results_of_one_process() {
     }
 }
 
-/// "With contiguous rows about half of the time is lost; with zigzag next to nothing"
+/// "Contiguous rows lose almost half of the time. The other two lose at most a hundredth."
 #[test]
 fn zigzag_rows_are_even() {
     let [contiguous, zigzag, striped] =
         facts::balances().unwrap().try_into().ok().unwrap();
-    assert!(contiguous.busy.iter().all(|busy| (0.5..0.65).contains(busy)));
-    assert!(zigzag.busy.iter().all(|busy| *busy > 0.99));
-    assert!(striped.busy.iter().all(|busy| *busy > 0.98));
+    assert!(contiguous.busy.iter().all(|busy| (0.5..0.6).contains(busy)));
+    assert!(zigzag.busy.iter().all(|busy| *busy >= 0.99));
+    assert!(striped.busy.iter().all(|busy| *busy >= 0.99));
 }
 
-/// "That hardly depends on P"; "sends less with every rank"; "ends where the heads of keys end"
+/// "From 2 ranks to 64 that only doubles"; "With few ranks the ring sends less, with many ranks the exchange of heads does"
 #[test]
 fn a_ring_sends_the_same_and_heads_send_less() {
     let sent = sent();
     let (first, last) = (&sent[0], &sent[sent.len() - 1]);
-    assert!(first.ring < last.ring && last.ring < 2 * first.ring);
+    assert!((1.9..2.0).contains(&(last.ring as f64 / first.ring as f64)));
+    assert!(first.heads > Some(first.ring) && sent[2].heads < Some(sent[2].ring));
     for pair in sent.windows(2) {
         if let [Some(few), Some(more)] = [pair[0].heads, pair[1].heads] {
             assert!(more < few);
         }
     }
     assert!(sent.iter().all(|row| row.heads.is_some() == (row.ranks <= HEADS.1)));
-}
-
-/// "Within a machine, rings hide their exchange from a few thousand tokens a GPU on"
-#[test]
-fn nvlink_hides_an_exchange_from_few_thousand_tokens_on() {
-    let [own, shared] = fewest_tokens(&LINKS[0]);
-    assert!((1000.0..4000.0).contains(&own) && shared < own);
 }

@@ -1,14 +1,10 @@
 //! The chapter's numbers.
 
 use across::cost::{self, Speeds, Work};
-use across::{Layout, Local, Network as _, Threads, Whole, by_keys, ring};
+use across::{Layout, Whole};
 use anyhow::{Context, Result};
 use attention::Mask;
-use attention::engine::{ByWeights, Engine, Tiled};
-use attention::flash::Inputs;
-use laboratory::hardware::{H100, Link};
-use nalgebra::DMatrix;
-use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use laboratory::hardware::{H100, LINKS, Link};
 use record::{Measurement, Record};
 
 /// Llama 3 with 8 billion weights: layers, heads of queries, heads of keys, the width of a head.
@@ -23,60 +19,6 @@ pub fn bytes_of_token() -> usize {
     LAYERS * HEADS.1 * 2 * WIDTH * BYTES
 }
 
-// ---------------------------------------------------------------------------------------------------- results
-
-/// Results of so many ranks, beside those of one process.
-pub struct Results {
-    pub ranks: usize,
-    /// The largest difference of an entry of the output, from all weights in one process.
-    pub off: f64,
-    /// Whether all entries have the bits of one rank: in the order of the ring, and in that of the keys.
-    pub same_bits: [bool; 2],
-}
-
-/// A causal attention of 96 tokens on 1 to 8 ranks, which are threads here.
-pub fn results() -> Result<Vec<Results>> {
-    const N: usize = 96;
-    const D: usize = 16;
-    let rng = &mut ChaCha8Rng::seed_from_u64(7);
-    let x = DMatrix::from_fn(N, 3 * D, |_, _| rng.random_range(-2.0..2.0));
-    let [q, k, v] = [0, 1, 2].map(|part| x.columns(part * D, D).into_owned());
-    let inputs = Inputs::new(&q, &k, &v, Mask::causal())?;
-    let expected = ByWeights.forward(&inputs)?.output;
-    let whole =
-        |layout| Whole::new((N, N), (D, D), Mask::causal()).with_layouts(layout, layout);
-    let (in_ring, in_order) = (whole(Layout::Zigzag), whole(Layout::Tiles(8)));
-    let output = |ranks: usize, whole: &Whole| -> Result<DMatrix<f64>> {
-        let parts = Threads::run(ranks, |network| {
-            let rows = whole.layouts.0.rows(N, ranks, network.rank());
-            let mine = [&q, &k, &v].map(|matrix| matrix.select_rows(&rows));
-            let [q, k, v] = mine.each_ref().map(|matrix| matrix.as_view());
-            let local = Local { q, k, v };
-            let forward = match whole.layouts.0 {
-                Layout::Tiles(_) => by_keys::forward(network, whole, &local),
-                _ => ring::forward(network, &Tiled::default(), whole, &local),
-            };
-            forward.map(|forward| (rows, forward.output))
-        });
-        let mut output = DMatrix::zeros(N, D);
-        for part in parts {
-            let (rows, part) = part?;
-            for (i, row) in rows.into_iter().enumerate() {
-                output.row_mut(row).copy_from(&part.row(i));
-            }
-        }
-        Ok(output)
-    };
-    let alone = [output(1, &in_ring)?, output(1, &in_order)?];
-    let of_ranks = |ranks: usize| {
-        let both = [output(ranks, &in_ring)?, output(ranks, &in_order)?];
-        let off = (&both[0] - &expected).amax();
-        let same_bits = [both[0] == alone[0], both[1] == alone[1]];
-        Ok(Results { ranks, off, same_bits })
-    };
-    [2, 3, 4, 8].into_iter().map(of_ranks).collect()
-}
-
 // ---------------------------------------------------------------------------------------------------- who waits
 
 /// A layout, and the share of the time in which ranks compute under a causal mask, with 4 ranks and with 8.
@@ -85,10 +27,12 @@ pub struct Balance {
     pub busy: [f64; 2],
 }
 
-/// Of 1,024 tokens.
+/// Tokens of the sequence whose work is shared out.
+pub const BALANCED: usize = 1024;
+
 pub fn balances() -> Result<Vec<Balance>> {
     let busy = |layout: Layout, ranks: usize| -> Result<f64> {
-        let whole = Whole::new((1024, 1024), (1, 1), Mask::causal());
+        let whole = Whole::new((BALANCED, BALANCED), (1, 1), Mask::causal());
         let whole = whole.with_layouts(layout, layout);
         Ok(cost::balance(&cost::pairs(&whole, ranks)?))
     };
@@ -122,12 +66,12 @@ pub fn sent() -> Vec<Sent> {
     [2, 4, 8, 16, 64].map(of).into()
 }
 
-/// Bytes that a rank sends for one step of decoding, and those of its keys and values that stay where they are.
+/// Bytes that a rank sends for one step of decoding, without those by which ranks agree, and those of its keys and values that stay where they are.
 pub fn sent_in_decoding(ranks: usize) -> (u64, usize) {
     let whole = Whole::new((1, TOKENS), (WIDTH, WIDTH), Mask::none())
         .with_heads(HEADS.0, HEADS.1);
     let stay = TOKENS / ranks * HEADS.1 * 2 * WIDTH * BYTES;
-    (cost::decode_forward(&whole, ranks, BYTES), stay)
+    (cost::decode_forward(&whole, ranks, BYTES) - cost::agreement(ranks), stay)
 }
 
 // ---------------------------------------------------------------------------------------------------- what is hidden
@@ -142,6 +86,18 @@ pub fn fewest_tokens(link: &Link) -> [f64; 2] {
         H100.bf16 * BYTES as f64 * kv_heads as f64 / (2.0 * link.bandwidth * heads)
     };
     [HEADS.0, HEADS.1].map(of_heads)
+}
+
+/// GPUs of a large installation, and of one machine in it.
+pub const GPUS: usize = 1024;
+pub const GPUS_OF_MACHINE: usize = 8;
+
+/// The fewest tokens with which a ring over all GPUs hides its exchange, causal, with shared keys and InfiniBand; and a ring over machines,
+/// whose GPUs share out the heads: a GPU then computes and sends an eighth of the heads for the rows of its machine.
+pub fn tokens_of_a_thousand() -> [f64; 2] {
+    let [_, shared] = fewest_tokens(&LINKS[1]);
+    let causal = 2.0 * shared;
+    [GPUS, GPUS / GPUS_OF_MACHINE].map(|ranks| ranks as f64 * causal)
 }
 
 // ---------------------------------------------------------------------------------------------------- the model
@@ -162,6 +118,8 @@ pub struct Case {
     pub measured: f64,
     /// One process with as many threads.
     pub threads: f64,
+    /// Whether computing takes longer than sending at each step, by the model.
+    pub is_hidden: bool,
 }
 
 /// The length of a measurement.
@@ -222,10 +180,16 @@ pub fn model(record: &Record) -> Result<Model> {
         // More ranks than cores take turns.
         let turns = (ranks as f64 / cores as f64).max(1.0);
         let speeds = Speeds { pair: turns * pair, row: turns * row, latency, bandwidth };
+        let seconds = |speeds: Speeds| {
+            anyhow::Ok(speeds.ring_forward(&timed(m)?, ranks, size_of::<f32>())?)
+        };
+        let predicted = seconds(speeds)?;
+        let free = Speeds { latency: 0.0, bandwidth: f64::INFINITY, ..speeds };
         Ok(Case {
             n,
             ranks,
-            predicted: speeds.ring_forward(&timed(m)?, ranks, size_of::<f32>())?,
+            predicted,
+            is_hidden: predicted == seconds(free)?,
             measured: m.median,
             threads: find("forward/threads", n, ranks)?.median,
         })

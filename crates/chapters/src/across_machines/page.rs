@@ -1,8 +1,8 @@
 //! The chapter's page: values and tables.
 
 use super::facts::{
-    self, Balance, Case, HEADS, Results, Sent, TOKENS, bytes_of_token, fewest_tokens,
-    sent_in_decoding,
+    self, BALANCED, Balance, Case, GPUS, GPUS_OF_MACHINE, HEADS, Sent, TOKENS, WIDTH,
+    bytes_of_token, fewest_tokens, sent_in_decoding, tokens_of_a_thousand,
 };
 use crate::figures::format::{bytes, fixed, integer, percent, significant};
 use crate::output::Page;
@@ -18,32 +18,17 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("million-gib", integer((bytes_of_token() * MILLION) >> 30));
     page.value("gpu-gb", integer(H100.memory));
     page.value("tokens", integer(TOKENS));
-    results(page)?;
+    page.value("heads", integer(HEADS.0));
+    page.value("kv-heads", integer(HEADS.1));
+    page.value("width", integer(WIDTH));
     balance(page)?;
     sent(page);
     hidden(page);
     model(page)
 }
 
-fn results(page: &mut Page) -> Result<()> {
-    let word = |same: bool| if same { "the same" } else { "others" }.to_owned();
-    // Rounding differs in its last digits from one system to another; its size doesn't.
-    let off =
-        |row: &Results| if row.off < 1e-14 { "less than 10⁻¹⁴" } else { "more" };
-    page.table_of(
-        "results",
-        &facts::results()?,
-        &[
-            ("ranks", &|row| integer(row.ranks)),
-            ("ring, off by", &|row| off(row).to_owned()),
-            ("ring, bits of one rank", &|row| word(row.same_bits[0])),
-            ("by keys, bits of one rank", &|row| word(row.same_bits[1])),
-        ],
-    );
-    Ok(())
-}
-
 fn balance(page: &mut Page) -> Result<()> {
+    page.value("balance-n", integer(BALANCED));
     let name = |row: &Balance| match row.layout {
         Layout::Contiguous => "contiguous",
         Layout::Zigzag => "zigzag",
@@ -67,10 +52,8 @@ fn mib(count: u64) -> String {
 }
 
 fn sent(page: &mut Page) {
-    let heads = |row: &Sent| {
-        let none = || format!("not with {} heads of keys", HEADS.1);
-        row.heads.map_or_else(none, mib)
-    };
+    let heads =
+        |row: &Sent| row.heads.map_or_else(|| "needs copies of keys".to_owned(), mib);
     page.table_of(
         "sent",
         &facts::sent(),
@@ -97,8 +80,12 @@ fn hidden(page: &mut Page) {
             ("shared by four", &|link| tokens(link)[1].clone()),
         ],
     );
-    let [_, shared] = fewest_tokens(&LINKS[1]);
-    page.value("thousand-tokens", fixed(1024.0 * shared / 1e6, 0));
+    page.value("gpu-tflops", fixed(H100.bf16 / 1e12, 0));
+    page.value("gpus", integer(GPUS));
+    page.value("machines", integer(GPUS / GPUS_OF_MACHINE));
+    let [ring, hybrid] = tokens_of_a_thousand();
+    page.value("ring-tokens", fixed(ring / 1e6, 0));
+    page.value("hybrid-tokens", fixed(hybrid / 1e6, 1));
 }
 
 fn model(page: &mut Page) -> Result<()> {
@@ -107,38 +94,39 @@ fn model(page: &mut Page) -> Result<()> {
     let [first, second] = model.fitted.map(|n| integer(n as usize));
     page.value("model-fitted", format!("{first} and {second}"));
     page.value("model-machine", record.machine.processor());
+    page.value("model-cores", integer(model.cores));
+    let (crowded, fitting): (Vec<_>, Vec<_>) =
+        model.cases.into_iter().partition(|case| case.ranks > model.cores);
+    cases(page, "model", &fitting);
+    cases(page, "model-crowded", &crowded);
+    page.value("model-says", says(&fitting));
+    let turns = "The model assumes that ranks that share a core run one after another.";
+    page.value("model-crowded-says", format!("{turns} {}", says(&crowded)));
+    Ok(())
+}
+
+fn cases(page: &mut Page, name: &str, cases: &[Case]) {
     let ms = |seconds: f64| significant(seconds * 1e3, 3);
     page.table_of(
-        "model",
-        &model.cases,
+        name,
+        cases,
         &[
             ("ranks", &|case| integer(case.ranks)),
             ("tokens", &|case| integer(case.n as usize)),
             ("the model", &|case| ms(case.predicted)),
             ("measured", &|case| ms(case.measured)),
-            ("one process", &|case| ms(case.threads)),
+            ("threads", &|case| ms(case.threads)),
         ],
     );
-    page.value("model-says", says(&model.cases, model.cores));
-    Ok(())
 }
 
-/// How far the model is off, with as many ranks as there are cores and with more.
-fn says(cases: &[Case], cores: usize) -> String {
-    let off = |case: &&Case| (case.predicted / case.measured - 1.0).abs();
-    let worst = |more: bool| {
-        let of = cases.iter().filter(|case| (case.ranks > cores) == more);
-        of.map(|case| off(&case)).reduce(f64::max)
+/// How far the model is off, and whether it hides all messages.
+fn says(cases: &[Case]) -> String {
+    let off = |case: &Case| (case.predicted / case.measured - 1.0).abs();
+    let worst = cases.iter().map(off).fold(0.0, f64::max);
+    let hidden = match cases.iter().all(|case| case.is_hidden) {
+        true => "By the model, computing takes longer than sending in all of them.",
+        false => "By the model, sending takes longer than computing in some of them.",
     };
-    let within = worst(false).map_or_else(String::new, |off| {
-        format!(
-            "With no more ranks than cores, it is off by {} at most.",
-            percent(off, 0)
-        )
-    });
-    let beyond = worst(true).map_or_else(String::new, |off| {
-        let off = percent(off, 0);
-        format!(" With more ranks than cores, it is off by up to {off}: it only lets them take turns.")
-    });
-    format!("{within}{beyond}")
+    format!("The model is off by {} at most. {hidden}", percent(worst, 0))
 }
