@@ -144,7 +144,8 @@ fn changed(topic: &str, machine: &Machine, rng: &mut ChaCha8Rng) -> Record {
             m.spread *= factor();
         }
         // In these records, threads tell measurements apart.
-        if let Some(threads) = threads.filter(|_| !["peers", "decoding"].contains(&topic))
+        if let Some(threads) =
+            threads.filter(|_| !["across", "peers", "decoding"].contains(&topic))
         {
             m.threads = threads;
         }

@@ -4,7 +4,7 @@ use super::facts::{
     self, BALANCED, Balance, Case, GPUS, GPUS_OF_MACHINE, HEADS, Sent, TOKENS, WIDTH,
     bytes_of_token, fewest_tokens, sent_in_decoding, tokens_of_a_thousand,
 };
-use crate::figures::format::{bytes, fixed, integer, percent, significant};
+use crate::figures::format::{bytes, fixed, integer, percent, significant, table};
 use crate::output::Page;
 use across::Layout;
 use anyhow::Result;
@@ -97,27 +97,32 @@ fn model(page: &mut Page) -> Result<()> {
     page.value("model-cores", integer(model.cores));
     let (crowded, fitting): (Vec<_>, Vec<_>) =
         model.cases.into_iter().partition(|case| case.ranks > model.cores);
-    cases(page, "model", &fitting);
-    cases(page, "model-crowded", &crowded);
+    page.file("model.md", cases(&fitting));
     page.value("model-says", says(&fitting));
-    let turns = "The model assumes that ranks that share a core run one after another.";
-    page.value("model-crowded-says", format!("{turns} {}", says(&crowded)));
+    page.file("model-crowded.md", in_a_fold(&crowded));
     Ok(())
 }
 
-fn cases(page: &mut Page, name: &str, cases: &[Case]) {
+/// Cases with more ranks than cores, if there are any.
+fn in_a_fold(crowded: &[Case]) -> String {
+    if crowded.is_empty() {
+        return String::new();
+    }
+    let turns = "The model assumes that ranks that share a core run one after another.";
+    let (table, says) = (cases(crowded), says(crowded));
+    format!(
+        "<details><summary>With more ranks than cores</summary>\n\n{table}\n{turns} {says}\n\n</details>\n"
+    )
+}
+
+fn cases(cases: &[Case]) -> String {
     let ms = |seconds: f64| significant(seconds * 1e3, 3);
-    page.table_of(
-        name,
-        cases,
-        &[
-            ("ranks", &|case| integer(case.ranks)),
-            ("tokens", &|case| integer(case.n as usize)),
-            ("the model", &|case| ms(case.predicted)),
-            ("measured", &|case| ms(case.measured)),
-            ("threads", &|case| ms(case.threads)),
-        ],
-    );
+    let row = |case: &Case| {
+        let times = [case.predicted, case.measured, case.threads].map(ms);
+        [[integer(case.ranks), integer(case.n as usize)].as_slice(), &times].concat()
+    };
+    let header = ["ranks", "tokens", "the model", "measured", "threads"];
+    table(&header, &cases.iter().map(row).collect::<Vec<_>>())
 }
 
 /// How far the model is off, and whether it hides all messages.
