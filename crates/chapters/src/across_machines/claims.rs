@@ -68,11 +68,11 @@ fn results() -> Result<Vec<Results>> {
     [2, 3, 4, 8].into_iter().map(of_ranks).collect()
 }
 
-/// "off by less than 10⁻¹⁴"; "its last digits depend on the number of ranks"; "all entries then have the bits of one rank"
+/// "off by less than 10⁻¹²"; "its last digits depend on the number of ranks"; "all entries then have the bits of one rank"
 #[test]
 fn ranks_give_the_results_of_one_process() {
     for row in results().unwrap() {
-        assert!(row.off < 1e-14, "{} ranks: {:e}", row.ranks, row.off);
+        assert!(row.off < 1e-12, "{} ranks: {:e}", row.ranks, row.off);
         assert_eq!(row.same_bits, [false, true], "{} ranks", row.ranks);
     }
 }
@@ -99,5 +99,5 @@ fn a_ring_sends_the_same_and_heads_send_less() {
             assert!(more < few);
         }
     }
-    assert!(sent.iter().all(|row| row.heads.is_some() == (row.ranks <= HEADS.1)));
+    assert!(sent.iter().all(|row| row.heads.is_some() == (row.ranks <= HEADS.0)));
 }

@@ -47,7 +47,8 @@ pub fn balances() -> Result<Vec<Balance>> {
 /// Tokens of the sequence whose bytes are counted.
 pub const TOKENS: usize = 1 << 17;
 
-/// Bytes that a rank sends for one layer, forward: in the ring; and for heads, if there are enough of them.
+/// Bytes that a rank sends for one layer, forward: in the ring; and for heads, if there are enough of them, with copies of keys where these
+/// have too few.
 pub struct Sent {
     pub ranks: usize,
     pub ring: u64,
@@ -55,13 +56,17 @@ pub struct Sent {
 }
 
 pub fn sent() -> Vec<Sent> {
-    let whole = Whole::new((TOKENS, TOKENS), (WIDTH, WIDTH), Mask::none())
-        .with_heads(HEADS.0, HEADS.1);
+    let whole = |kv_heads: usize| {
+        Whole::new((TOKENS, TOKENS), (WIDTH, WIDTH), Mask::none())
+            .with_heads(HEADS.0, kv_heads)
+    };
     let of = |ranks: usize| Sent {
         ranks,
-        ring: cost::ring_forward(&whole, ranks, 0, BYTES),
-        heads: (HEADS.1.is_multiple_of(ranks))
-            .then(|| cost::heads_forward(&whole, ranks, 0, BYTES)),
+        ring: cost::ring_forward(&whole(HEADS.1), ranks, 0, BYTES),
+        heads: HEADS
+            .0
+            .is_multiple_of(ranks)
+            .then(|| cost::heads_forward(&whole(HEADS.1.max(ranks)), ranks, 0, BYTES)),
     };
     [2, 4, 8, 16, 64].map(of).into()
 }

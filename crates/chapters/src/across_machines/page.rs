@@ -52,8 +52,13 @@ fn mib(count: u64) -> String {
 }
 
 fn sent(page: &mut Page) {
-    let heads =
-        |row: &Sent| row.heads.map_or_else(|| "needs copies of keys".to_owned(), mib);
+    let heads = |row: &Sent| match row.heads {
+        Some(sent) if row.ranks > HEADS.1 => {
+            format!("{}, with copies of keys", mib(sent))
+        }
+        Some(sent) => mib(sent),
+        None => "too few heads".to_owned(),
+    };
     page.table_of(
         "sent",
         &facts::sent(),
@@ -80,7 +85,7 @@ fn hidden(page: &mut Page) {
             ("shared by four", &|link| tokens(link)[1].clone()),
         ],
     );
-    page.value("gpu-tflops", fixed(H100.bf16 / 1e12, 0));
+    page.value("gpu-tflops", fixed(H100.bf16 / 1e12, 1));
     page.value("gpus", integer(GPUS));
     page.value("machines", integer(GPUS / GPUS_OF_MACHINE));
     let [ring, hybrid] = tokens_of_a_thousand();
