@@ -137,7 +137,7 @@ fn layout(layout: Layout) -> u64 {
         Layout::Contiguous => 0,
         Layout::Zigzag => 1,
         Layout::Striped => 2,
-        Layout::Tiles(rows) => 3 + rows as u64,
+        Layout::Tiles(rows) => 3_u64.saturating_add(rows as u64),
     }
 }
 

@@ -1,10 +1,14 @@
 //! What some queries see of some keys, as blocks that an engine computes.
 
+use crate::error::Result;
 use crate::layout::Piece;
+use crate::network::Number;
+use crate::whole::Whole;
 use attention::Mask;
 use attention::engine::Rule;
+use attention::flash::Inputs;
 use attention::mask::{SizedMask, Visibility};
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DMatrixView};
 use std::ops::Range;
 
 /// Some queries, and keys of which they see something; with the mask that says what, over these alone.
@@ -55,6 +59,28 @@ pub fn blocks(
         }
     }
     blocks
+}
+
+/// Calls `work` for each block of a rank's queries and of keys, both with their pieces, in which something is seen.
+pub(crate) fn each_block<T: Number>(
+    whole: &Whole,
+    sized: &SizedMask,
+    (queries, q): (&[Piece], DMatrixView<T>),
+    (keys, k, v): (&[Piece], DMatrixView<T>, DMatrixView<T>),
+    mut work: impl FnMut(Block, &Inputs<T>) -> Result<()>,
+) -> Result<()> {
+    for block in blocks(&whole.mask, sized, queries, keys) {
+        let inputs = Inputs::grouped(
+            q.rows_range(block.queries.clone()),
+            k.rows_range(block.keys.clone()),
+            v.rows_range(block.keys.clone()),
+            &block.mask,
+            whole.heads.0,
+            whole.heads.1,
+        )?;
+        work(block, &inputs)?;
+    }
+    Ok(())
 }
 
 /// The pieces of a rank, each with the number of rows before it.

@@ -152,6 +152,9 @@ pub fn balance(pairs: &[Vec<u64>]) -> f64 {
         |step: usize| pairs.iter().map(|of_rank| of_rank[step]).max().unwrap_or(0);
     let all: u64 = pairs.iter().flatten().sum();
     let time: u64 = (0..steps).map(slowest).sum();
+    if time == 0 {
+        return 1.0; // nobody waits
+    }
     all as f64 / (time * pairs.len() as u64) as f64
 }
 

@@ -28,7 +28,6 @@ use crate::agree::together;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::network::{Network, Number};
-use crate::ring::check_output;
 use crate::whole::{Local, Whole};
 use attention::AttentionGradients;
 use attention::engine::{Engine, wrong_value};
@@ -91,14 +90,7 @@ pub fn backward<T: Number, N: Network>(
     let (rank, ranks) = (network.rank(), network.ranks());
     let checked = check(whole, network).and_then(|()| {
         let ((rows, _), _, _) = whole.local_shapes(ranks, rank);
-        let (n_heads, d_v) = (whole.heads.0, whole.widths.1);
-        check_output(
-            whole,
-            &FlashOutput::of_shape(rows, n_heads, d_v),
-            grad_output,
-            rows,
-            rank,
-        )
+        crate::whole::check("grad_output", grad_output, (rows, whole.columns()[3]), rank)
     });
     let operation = ("heads::backward", 0);
     together::<T, _, _, _>(network, operation, whole, checked, |network, ()| {

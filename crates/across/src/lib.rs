@@ -14,7 +14,8 @@
 //! # Errors are everybody's
 //! Before anything travels, all ranks compare what they were asked for, and at the end each waits for word from all others. So an
 //! operation that fails on one rank returns an error on all of them, in bounded time. After an error in the middle of an operation the
-//! network can't be used any more.
+//! network can't be used any more. One case is left: a rank whose patience ends while it waits for the last word has an error, though all
+//! others may have their results; they hear of it at their next operation.
 //!
 //! ```
 //! use across::{Layout, Local, Network, Threads, Whole, ring};
@@ -31,7 +32,8 @@
 //! let (expected, _) = attention(&x, &x, &x, Mask::causal())?;
 //! for (rank, output) in outputs.into_iter().enumerate() {
 //!     let rows = Layout::Zigzag.rows(n, 2, rank);
-//!     assert!((output?.output - expected.select_rows(&rows)).amax() < 1e-14);
+//!     let off = output?.output - expected.select_rows(&rows);
+//!     assert!(off.iter().all(|off| off.abs() < 1e-14));
 //! }
 //! # Ok::<(), across::Error>(())
 //! ```

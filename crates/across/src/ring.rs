@@ -2,7 +2,7 @@
 //!
 //! Each rank begins with its own keys and values. At each step it computes what its queries see of the ones at hand, while these already go
 //! on to the next rank and others come from the previous one. After as many steps as there are ranks each query has met each key, and no
-//! rank ever held more than two parts of the keys.
+//! rank ever holds the keys of more than three: its own, those at hand and those that come.
 //!
 //! For one number of ranks the results have the same bits on every run: each rank merges in the order of the ring. For another number
 //! they are the same up to rounding.
@@ -11,7 +11,7 @@
 //! H. Liu, M. Zaharia, P. Abbeel, *Ring Attention with Blockwise Transformers for Near-Infinite Context* (2023).
 
 use crate::agree::together;
-use crate::blocks::{Block, blocks};
+use crate::blocks::{Block, each_block};
 use crate::error::Result;
 use crate::layout::Piece;
 use crate::merge::Merged;
@@ -192,23 +192,13 @@ impl<'a, T: Number> Ring<'a, T> {
         &self,
         here: &[T],
         step: usize,
-        mut work: impl FnMut(Block, &Inputs<T>) -> Result<()>,
+        work: impl FnMut(Block, &Inputs<T>) -> Result<()>,
     ) -> Result<()> {
         let keys = self.keys(step);
         let rows = keys.iter().map(|piece| piece.len).sum();
         let (k, v) = unpacked(here, self.whole, rows);
-        for block in blocks(&self.whole.mask, &self.sized, &self.queries, &keys) {
-            let inputs = Inputs::grouped(
-                self.local.q.rows_range(block.queries.clone()),
-                k.rows_range(block.keys.clone()),
-                v.rows_range(block.keys.clone()),
-                &block.mask,
-                self.whole.heads.0,
-                self.whole.heads.1,
-            )?;
-            work(block, &inputs)?;
-        }
-        Ok(())
+        let queries = (&self.queries[..], self.local.q);
+        each_block(self.whole, &self.sized, queries, (&keys, k, v), work)
     }
 
     /// Merges what the queries see of the keys that are here.

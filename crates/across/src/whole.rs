@@ -103,6 +103,10 @@ impl Whole {
         check_positive("d_v", d_v)?;
         check_positive("n_heads", n_heads)?;
         check_positive("n_kv_heads", n_kv_heads)?;
+        if n_heads.checked_mul(d_k.max(d_v)).is_none() {
+            let because = format!("{n_heads} heads of that width have too many columns");
+            return Err(wrong_value("widths", d_k.max(d_v), because).into());
+        }
         if !n_heads.is_multiple_of(n_kv_heads) {
             let because = format!("it must divide n_heads = {n_heads}");
             return Err(wrong_value("n_kv_heads", n_kv_heads, because).into());

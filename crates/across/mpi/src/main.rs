@@ -40,6 +40,9 @@ fn main() -> ExitCode {
     // Each rank says what it knows, and only then ends: MPI ends all ranks when one ends with an error.
     if let Err(error) = &result {
         eprintln!("rank {rank}: {error}");
+        if words.first() == Some(&"time") {
+            world.abort(1); // others may wait for this rank, without a deadline between two times
+        }
     }
     drop(universe);
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
