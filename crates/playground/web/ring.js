@@ -95,7 +95,7 @@ export default attention => {
             return {
                 svg,
                 says: steps === 0 ? `Each rank has its own keys. ${whole}`
-                    : `Step ${step + 1} of ${RANKS}: the busiest rank computes ${most} pairs${ofStep.every(one => one === most) ? ', as do all others' : ', and the others wait for it'}. ${computed} of ${all} pairs with this step. ${whole}`,
+                    : `Step ${step + 1} of ${RANKS}: the busiest rank computes ${most} pairs${ofStep.every(one => one === most) ? ', as do all others' : `, and ${ofStep.filter(one => one < most).length} of ${RANKS} ranks have less to do`}. ${computed} of ${all} pairs with this step. ${whole}`,
             };
         },
     };

@@ -1,12 +1,13 @@
 //! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, HEADS, bytes_of_token, sent};
+use across::cost;
 use across::{Layout, Local, Network as _, Threads, Whole, by_keys, ring};
 use anyhow::Result;
 use attention::Mask;
 use attention::engine::{ByWeights, Engine, Tiled};
 use attention::flash::Inputs;
-use laboratory::hardware::H100;
+use laboratory::hardware::{H100, LINKS};
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
@@ -100,4 +101,22 @@ fn a_ring_sends_the_same_and_heads_send_less() {
         }
     }
     assert!(sent.iter().all(|row| row.heads.is_some() == (row.ranks <= HEADS.0)));
+}
+
+/// "By our formula, a ring would have been hidden, too": 16 GPUs, 131,072 tokens, causal, 16 heads of queries for one of keys.
+#[test]
+fn the_largest_llama_could_have_hidden_a_ring() {
+    let [own, _] = facts::fewest_tokens(&LINKS[1]);
+    assert!(2.0 * own / 16.0 < 131_072.0 / 16.0);
+}
+
+/// "every rank computes two blocks, at every step after the first"
+#[test]
+fn a_step_of_zigzag_has_two_blocks_on_every_rank() {
+    let whole = Whole::new((64, 64), (1, 1), Mask::causal());
+    let whole = whole.with_layouts(Layout::Zigzag, Layout::Zigzag);
+    let piece = 64 / 8;
+    for of_rank in cost::pairs(&whole, 4).unwrap() {
+        assert!(of_rank[1..].iter().all(|&pairs| pairs == 2 * piece * piece));
+    }
 }

@@ -113,7 +113,7 @@ fn in_a_fold(crowded: &[Case]) -> String {
     if crowded.is_empty() {
         return String::new();
     }
-    let turns = "The model assumes that ranks that share a core run one after another.";
+    let turns = "The model lets all ranks share the cores evenly.";
     let (table, says) = (cases(crowded), says(crowded));
     format!(
         "<details><summary>With more ranks than cores</summary>\n\n{table}\n{turns} {says}\n\n</details>\n"
