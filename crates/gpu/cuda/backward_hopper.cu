@@ -343,7 +343,8 @@ __device__ void run(const Maps& maps, const float* numbers, Bf16* gradient_0, Bf
 
     if (threadIdx.x == 0) {
         mbarrier_init(shared.staying_full, 2); // tiles
-        init_ring(shared.full_0, shared.empty_0, keys_stay ? 2 : 1, 4 * CONSUMERS); // a tile, and numbers
+        // Where keys stay, numbers come with each tile of queries.
+        init_ring(shared.full_0, shared.empty_0, keys_stay ? 2 : 1, 4 * CONSUMERS);
         init_ring(shared.full_1, shared.empty_1, 1, 4 * CONSUMERS);
         mbarrier_init_fence();
     }

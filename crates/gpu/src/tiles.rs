@@ -66,6 +66,13 @@ tiles! {
         /// Registers of a thread of a consumer.
         CONSUMER_REGISTERS = 240, "CONSUMER_REGISTERS";
     }
+    /// Kernel 4 with persistent thread blocks.
+    hopper_persistent {
+        /// Rows of a tile of queries.
+        QUERIES = 128, "QUERIES";
+        /// Tiles of queries that shared memory holds.
+        QUERY_STAGES = 2, "QUERY_STAGES";
+    }
     /// Kernel 5.
     backward {
         /// Rows that a block keeps.

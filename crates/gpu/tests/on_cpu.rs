@@ -508,8 +508,8 @@ fn mistakes_of_specialists_are_seen() {
         ("mbarrier_wait(shared.staying_full, 0);", ""),
         ("release(shared.empty_0, t - 1);", "release(shared.empty_0, t);"),
         ("release(shared.empty_1, t);", ""),
-        ("mbarrier_init(empty[i], 4 * CONSUMERS);", "mbarrier_init(empty[i], 4);"),
-        ("keys_stay ? 2 : 1); // a tile, and numbers", "1);"),
+        ("shared.empty_1, 1, 4 * CONSUMERS)", "shared.empty_1, 1, 4)"),
+        ("keys_stay ? 2 : 1, 4 * CONSUMERS)", "1, 4 * CONSUMERS)"),
         ("wgmma_wait<keys_stay ? 1 : 0>();", "wgmma_wait<1>();"),
         ("wgmma_wait<keys_stay ? 1 : 0>();", "wgmma_wait<2>();"),
         (
