@@ -8,6 +8,12 @@ const COLOURS = ['var(--fig-1)', 'var(--fig-2)', 'var(--fig-3)', 'var(--fig-mute
 const [LEFT, TOP, CELL] = [44, 44, 15];
 const [RIGHT, BOX, ROW] = [322, 34, 62];
 
+/** Who has less to do than the busiest rank. */
+const waits = (pairs, most) => {
+    const ranks = pairs.flatMap((of, rank) => of < most ? [rank] : []);
+    return ranks.length === 0 ? ', as do all others' : ranks.length === 1 ? `, and rank ${ranks[0]} waits` : `, and ranks ${ranks.join(', ')} wait`;
+};
+
 export default attention => {
     const masks = [attention.Mask.none(), attention.Mask.causal()];
     const walked = remembered((layout, mask) => {
@@ -95,7 +101,7 @@ export default attention => {
             return {
                 svg,
                 says: steps === 0 ? `Each rank has its own keys. ${whole}`
-                    : `Step ${step + 1} of ${RANKS}: the busiest rank computes ${most} pairs${ofStep.every(one => one === most) ? ', as do all others' : `, and ${ofStep.filter(one => one < most).length} of ${RANKS} ranks have less to do`}. ${computed} of ${all} pairs with this step. ${whole}`,
+                    : `Step ${step + 1} of ${RANKS}: the busiest rank computes ${most} pairs${waits(ofStep, most)}. ${computed} of ${all} pairs with this step. ${whole}`,
             };
         },
     };
