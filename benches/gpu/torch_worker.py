@@ -131,7 +131,7 @@ class Worker:
             "math": SDPBackend.MATH,
         }
         backend = question["backend"]
-        if backend.startswith("flash-4"):
+        if backend.startswith("flash4"):
             problem = ByTokens(problem, backend.endswith("deterministic"))
             backend = "flash"  # of no meaning then
         counts = question["warm_up"], question["launches"]

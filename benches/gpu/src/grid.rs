@@ -40,12 +40,8 @@ pub enum Backend {
     Efficient,
     Math,
     /// FlashAttention-4, which is a package of its own.
-    #[serde(rename = "flash-4")]
-    #[strum(serialize = "flash-4")]
     Flash4,
     /// Its gradients by sums in one fixed order.
-    #[serde(rename = "flash-4-deterministic")]
-    #[strum(serialize = "flash-4-deterministic")]
     Flash4Deterministic,
 }
 
@@ -257,6 +253,16 @@ pub mod tests {
         let bytes =
             [Pass::Forward, Pass::Backward].map(|pass| cell(512, true, pass).bytes());
         assert_eq!(bytes, [4.0, 8.0].map(|tensors| tensors * 4.0 * NUMBERS as f64));
+    }
+
+    /// The record and the worker call a backend by one name.
+    #[test]
+    fn a_backend_has_one_name() {
+        for backend in [Backend::Cudnn, Backend::Flash4, Backend::Flash4Deterministic] {
+            let asked = serde_json::to_value(backend).unwrap();
+            assert_eq!(format!("torch-{}", asked.as_str().unwrap()), backend.to_string());
+        }
+        assert_eq!(Backend::Flash4.to_string(), "torch-flash4");
     }
 
     #[test]

@@ -119,8 +119,7 @@ fn shown(field: usize, value: u64) -> String {
         "operation" => {
             OPERATIONS.get(value as usize).copied().unwrap_or("unknown").to_owned()
         }
-        "type" if value == 4 => f32::NAME.to_owned(),
-        "type" => f64::NAME.to_owned(),
+        "type" => format!("f{}", 8 * value),
         "layout of queries" | "layout of keys" => match value {
             0 => format!("{:?}", Layout::Contiguous),
             1 => format!("{:?}", Layout::Zigzag),

@@ -153,7 +153,7 @@ pub fn balance(pairs: &[Vec<u64>]) -> f64 {
     let all: u64 = pairs.iter().flatten().sum();
     let time: u64 = (0..steps).map(slowest).sum();
     if time == 0 {
-        return 1.0; // nobody waits
+        return 1.0; // no rank waits for another
     }
     all as f64 / (time * pairs.len() as u64) as f64
 }

@@ -11,7 +11,7 @@
 //!
 //! What connects the ranks is a [`Network`]. [`Threads`] is one within a process, so all of this runs and is tested without any other.
 //!
-//! # Errors are everybody's
+//! # An error is an error on all ranks
 //! Before anything travels, all ranks compare what they were asked for, and at the end each waits for word from all others. So an
 //! operation that fails on one rank returns an error on all of them, in bounded time. After an error in the middle of an operation the
 //! network can't be used any more. One case is left: a rank whose patience ends while it waits for the last word has an error, though all

@@ -4,18 +4,10 @@ use crate::error::Result;
 use bytemuck::{cast_slice, cast_slice_mut};
 
 /// A number that can be sent: `f32` or `f64`.
-pub trait Number: attention::Float + bytemuck::Pod + sealed::Sealed {
-    /// The name of the type.
-    const NAME: &'static str;
-}
+pub trait Number: attention::Float + bytemuck::Pod + sealed::Sealed {}
 
-impl Number for f32 {
-    const NAME: &'static str = "f32";
-}
-
-impl Number for f64 {
-    const NAME: &'static str = "f64";
-}
+impl Number for f32 {}
+impl Number for f64 {}
 
 mod sealed {
     pub trait Sealed {}

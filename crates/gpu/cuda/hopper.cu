@@ -190,10 +190,10 @@ __device__ void pass_turn(int consumer) {
 struct Consumer {
     Shared& shared;
     const Work& work;
-    const int number;  // of the consumer
+    const int number;        // of the consumer
     const float score_scale; // in powers of two
-    const Seen seen;   // of all keys
-    const int place;   // of the thread's first row among the keys
+    const Seen seen;         // of all keys
+    const int place;         // of the thread's first row among the keys
     const float scale = HAS_RULE ? 1 : score_scale; // of what the softmax gets
     Rows rows = {};
     float s[KEYS / 2];

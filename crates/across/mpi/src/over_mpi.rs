@@ -136,7 +136,7 @@ impl<'a> OverMpi<'a> {
             barrier = waiting;
             self.throw_away();
             if start.elapsed() > self.deadline {
-                // One has left. The barrier has no buffers, and nobody asks for its end.
+                // A rank has left. The barrier has no buffers, so it may stay without an end.
                 return std::mem::forget(barrier);
             }
             std::thread::yield_now();

@@ -120,3 +120,24 @@ fn a_step_of_zigzag_has_two_blocks_on_every_rank() {
         assert!(of_rank[1..].iter().all(|&pairs| pairs == 2 * piece * piece));
     }
 }
+
+/// "a ring of a single rank", "three blocks"
+#[test]
+fn zigzag_cuts_the_rows_of_a_single_rank_in_two() {
+    let whole = Whole::new((64, 64), (1, 1), Mask::causal());
+    let whole = whole.with_layouts(Layout::Zigzag, Layout::Zigzag);
+    assert_eq!(cost::work(&whole, 1).unwrap()[0][0].rows, 3 * 32);
+}
+
+/// `rank 3 has n_q = 4004 but rank 0 has 4000`
+#[test]
+fn ranks_that_disagree_say_what_the_page_shows() {
+    let said = Threads::run(4, |network| {
+        let n = if network.rank() == 3 { 4004 } else { 4000 };
+        let whole = Whole::new((n, n), (1, 1), Mask::causal());
+        let rows = DMatrix::<f64>::zeros(n / 4, 1);
+        let local = Local { q: rows.as_view(), k: rows.as_view(), v: rows.as_view() };
+        ring::forward(network, &Tiled::default(), &whole, &local).unwrap_err().to_string()
+    });
+    assert_eq!(said, ["rank 3 has n_q = 4004 but rank 0 has 4000"; 4]);
+}

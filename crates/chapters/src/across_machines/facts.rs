@@ -111,6 +111,7 @@ pub fn tokens_of_a_thousand() -> [f64; 2] {
 pub struct Model {
     /// The lengths of the two times of one rank that were fitted.
     pub fitted: [u64; 2],
+    pub whole: Whole,
     pub cores: usize,
     pub cases: Vec<Case>,
 }
@@ -201,7 +202,8 @@ pub fn model(record: &Record) -> Result<Model> {
     };
     let mut cases = rings.iter().filter(is_new).map(case).collect::<Result<Vec<_>>>()?;
     cases.sort_by_key(|case| (case.ranks, case.n));
-    Ok(Model { fitted, cores, cases })
+    let whole = timed(one_rank(fitted[0])?)?;
+    Ok(Model { fitted, whole, cores, cases })
 }
 
 /// Bytes of the longest message that was timed.

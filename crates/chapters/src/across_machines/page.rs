@@ -99,6 +99,8 @@ fn model(page: &mut Page) -> Result<()> {
     let [first, second] = model.fitted.map(|n| integer(n as usize));
     page.value("model-fitted", format!("{first} and {second}"));
     page.value("model-machine", record.machine.processor());
+    let (heads, width) = (model.whole.heads.0, model.whole.widths.0);
+    page.value("model-heads", format!("{heads} heads of {width}"));
     page.value("model-cores", integer(model.cores));
     let (crowded, fitting): (Vec<_>, Vec<_>) =
         model.cases.into_iter().partition(|case| case.ranks > model.cores);

@@ -308,6 +308,7 @@ fn short_sequences_cost_what_the_page_says() {
     let [times] = committed().of_one_machine(["gpu"]).unwrap();
     let kernels = committed().of_no_machine("kernels").unwrap();
     let [wide, narrow] = [128, 64].map(|d| short::of_width(&times, &kernels, d).unwrap());
+    assert_eq!((wide.rows, narrow.rows), ([128; 2], [192, 128]));
     assert_eq!((wide.empty, narrow.empty), ([0; 2], [128, 0]));
     for short in [wide, narrow] {
         let [model, measured, _] = short.causal;

@@ -79,8 +79,8 @@ pub fn find<'a>(
 pub const BACKENDS: [&str; 6] = [
     "torch-flash",
     "torch-cudnn",
-    "torch-flash-4",
-    "torch-flash-4-deterministic",
+    "torch-flash4",
+    "torch-flash4-deterministic",
     "torch-efficient",
     "torch-math",
 ];

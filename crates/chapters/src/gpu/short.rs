@@ -88,6 +88,8 @@ pub struct Short {
     pub costs: Costs,
     /// The lengths that were fitted, and of each the rounds of its thread blocks and the seconds.
     pub fitted: [(u64, usize, f64); 2],
+    /// Rows of a tile of queries: of kernel 4, and with persistent blocks.
+    pub rows: [usize; 2],
     /// Rows of the tiles of queries that no query fills: of kernel 4, and with persistent blocks.
     pub empty: [usize; 2],
     /// Kernel 4 without a mask, in seconds.
@@ -160,6 +162,7 @@ pub fn of_width(times: &Record, kernels: &Record, d: u64) -> Result<Short> {
         n,
         costs,
         fitted,
+        rows,
         empty: rows.map(|rows| (n as usize).next_multiple_of(rows) - n as usize),
         full: measured[0],
         causal: [model, own, seconds("torch-cudnn", n, true)?],

@@ -50,9 +50,6 @@ template <typename T> void write(const Buffer<T>& buffer) {
     std::fwrite(buffer.data, sizeof(T), buffer.count, stdout);
 }
 
-// As many blocks as a device of few multiprocessors has at once, for kernels whose blocks stay.
-constexpr int MULTIPROCESSORS = 3;
-
 // Launches `kernel(arguments...)` over `rows` rows of every head, as its `launch` says.
 template <typename Kernel, typename... Arguments>
 void launch(Kernel kernel, const int (&launch)[3], int rows, int heads, Arguments... arguments) {

@@ -18,6 +18,8 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<()>
         significant(narrow.costs.queries / narrow.costs.keys, 2),
     );
     page.value("short-tiles", integer((narrow.n as usize).div_ceil(KEYS)));
+    page.value("short-rows", integer(narrow.rows[0]));
+    page.value("short-rows-persistent", integer(narrow.rows[1]));
     page.value("short-empty", integer(narrow.empty[0]));
     let rows: Vec<_> = all.iter().flat_map(rows).collect();
     let header = ["$d$, mask", "kernel 4", "cuDNN", "persistent, predicted", "measured"];
