@@ -34,11 +34,11 @@ pub trait Network {
     ///
     /// # Errors
     /// A rank has left or has given up, nothing came from it for too long, or its message has another length than the buffer.
-    fn exchange<R>(
+    fn exchange<R: Send>(
         &mut self,
         outgoing: &[(usize, &[u8])],
         incoming: &mut [(usize, &mut [u8])],
-        meanwhile: impl FnOnce() -> R,
+        meanwhile: impl FnOnce() -> R + Send,
     ) -> Result<R>;
 
     /// Tells all others that this rank won't go on because of `error`. From now on all ranks get errors from [`Network::exchange`].
@@ -48,11 +48,11 @@ pub trait Network {
     ///
     /// # Errors
     /// As [`Network::exchange`].
-    fn shift<T: Number, R, const N: usize>(
+    fn shift<T: Number, R: Send, const N: usize>(
         &mut self,
         outgoing: [&[T]; N],
         incoming: [&mut [T]; N],
-        meanwhile: impl FnOnce() -> R,
+        meanwhile: impl FnOnce() -> R + Send,
     ) -> Result<R> {
         let (rank, ranks) = (self.rank(), self.ranks());
         if ranks == 1 {
@@ -111,11 +111,11 @@ pub trait Network {
     ///
     /// # Errors
     /// As [`Network::exchange`].
-    fn broadcast<T: Number, R>(
+    fn broadcast<T: Number, R: Send>(
         &mut self,
         root: usize,
         buffer: &mut [T],
-        meanwhile: impl FnOnce() -> R,
+        meanwhile: impl FnOnce() -> R + Send,
     ) -> Result<R> {
         if self.rank() != root {
             return self.exchange(&[], &mut [(root, cast_slice_mut(buffer))], meanwhile);

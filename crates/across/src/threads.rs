@@ -127,11 +127,11 @@ impl Network for Threads {
         self.sent
     }
 
-    fn exchange<R>(
+    fn exchange<R: Send>(
         &mut self,
         outgoing: &[(usize, &[u8])],
         incoming: &mut [(usize, &mut [u8])],
-        meanwhile: impl FnOnce() -> R,
+        meanwhile: impl FnOnce() -> R + Send,
     ) -> Result<R> {
         if let Some(error) = &self.failed {
             return Err(error.clone());

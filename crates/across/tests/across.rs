@@ -561,11 +561,11 @@ impl Network for Faulty<'_> {
         self.network.sent()
     }
 
-    fn exchange<R>(
+    fn exchange<R: Send>(
         &mut self,
         outgoing: &[(usize, &[u8])],
         incoming: &mut [(usize, &mut [u8])],
-        meanwhile: impl FnOnce() -> R,
+        meanwhile: impl FnOnce() -> R + Send,
     ) -> Result<R> {
         self.exchange = self.exchange.saturating_sub(1);
         if self.rank() != 1 || self.exchange > 0 || outgoing.is_empty() {

@@ -55,11 +55,11 @@ impl Network for Faulty<'_> {
         self.network.sent()
     }
 
-    fn exchange<R>(
+    fn exchange<R: Send>(
         &mut self,
         outgoing: &[(usize, &[u8])],
         incoming: &mut [(usize, &mut [u8])],
-        meanwhile: impl FnOnce() -> R,
+        meanwhile: impl FnOnce() -> R + Send,
     ) -> Result<R> {
         self.exchanges += 1;
         if !self.is_faulty || self.exchanges != 2 {

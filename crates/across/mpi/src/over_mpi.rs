@@ -8,11 +8,19 @@ use mpi::request::{LocalScope, Request};
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 use std::collections::VecDeque;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Tags: what algorithms send, and the last words of a rank.
 const MESSAGE: i32 = 0;
 const GAVE_UP: i32 = 1;
+
+/// Between two looks at MPI while a rank computes. Each look takes the processor from what it computes: on two cores of an Emerald Rapids that
+/// both computed, 8,192 tokens took 274 ms without a look, 286 ms with this pause, and 299 ms with a tenth of it.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// From so many bytes on a message is worth a thread. MPI sends shorter ones without being asked again.
+const LONG: usize = 1 << 16;
 
 /// One process of several, as a rank.
 ///
@@ -71,6 +79,34 @@ impl<'a> OverMpi<'a> {
             under_way.push(message.immediate_matched_receive_into(scope, buffer));
         }
         Ok(())
+    }
+
+    /// Calls `work` on a thread of its own, and meanwhile receives what comes. MPI moves a long message only in pieces, while its sender
+    /// and its receiver call it: without this thread a message would wait until both have computed.
+    fn poll_while<'b, 's, R: Send>(
+        &self,
+        work: impl FnOnce() -> R + Send,
+        expected: &mut VecDeque<(usize, &'b mut [u8])>,
+        scope: &'s LocalScope<'b>,
+        under_way: &mut UnderWay<'b, 's>,
+    ) -> (R, Result<()>) {
+        let (done, result) = channel();
+        let mut received = Ok(());
+        let result = std::thread::scope(|threads| {
+            // Dropped with the thread, so if `work` panics, we learn of it.
+            threads.spawn(move || done.send(work()));
+            loop {
+                if received.is_ok() {
+                    received = self.receive(expected, scope, under_way);
+                }
+                complete(under_way);
+                match result.recv_timeout(PAUSE) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    ended => return ended,
+                }
+            }
+        });
+        (result.expect("the scope panics if its thread did"), received)
     }
 
     /// Polls until all has been sent and received, or the time of a message is over.
@@ -167,11 +203,11 @@ impl Network for OverMpi<'_> {
         self.sent
     }
 
-    fn exchange<R>(
+    fn exchange<R: Send>(
         &mut self,
         outgoing: &[(usize, &[u8])],
         incoming: &mut [(usize, &mut [u8])],
-        meanwhile: impl FnOnce() -> R,
+        meanwhile: impl FnOnce() -> R + Send,
     ) -> Result<R> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -185,6 +221,8 @@ impl Network for OverMpi<'_> {
             ));
         }
         self.sent += outgoing.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        let is_long = outgoing.iter().any(|(_, bytes)| bytes.len() >= LONG)
+            || incoming.iter().any(|(_, buffer)| buffer.len() >= LONG);
         let receiver = outgoing.first().map_or(0, |(rank, _)| *rank);
         mpi::request::scope(|scope| {
             let send = |&(rank, bytes): &(usize, _)| {
@@ -196,9 +234,11 @@ impl Network for OverMpi<'_> {
                 .iter_mut()
                 .map(|(rank, buffer)| (*rank, &mut **buffer))
                 .collect();
-            // What is here already may arrive while we compute; for the rest we look when we are done.
-            let early = self.receive(&mut expected, scope, &mut under_way);
-            let result = meanwhile();
+            let (result, early) = if is_long {
+                self.poll_while(meanwhile, &mut expected, scope, &mut under_way)
+            } else {
+                (meanwhile(), Ok(()))
+            };
             let waited = early
                 .and_then(|()| self.wait(&mut expected, scope, &mut under_way, receiver));
             if let Err(error) = &waited {

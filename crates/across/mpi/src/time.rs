@@ -19,6 +19,10 @@ const WIDTH: usize = 64; // of a head
 const LAYOUT: Layout = Layout::Zigzag;
 const DEADLINE: Duration = Duration::from_secs(120);
 
+/// Bytes of the longest message that is timed, and the time that it is given in the background.
+const LONGEST: usize = 1 << 26;
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// What can go wrong: on any rank, in words.
 type Result<T> = std::result::Result<T, String>;
 
@@ -44,7 +48,11 @@ pub fn run(world: &SimpleCommunicator, options: &[&str]) -> Result<()> {
         Some(_) if is_first => Some(circumstances()?),
         _ => None,
     };
-    let mut all = shifts(world)?;
+    let mut all = match first_ranks(world, world.size().min(2)) {
+        Some(pair) => shifts(&pair)?,
+        None => vec![],
+    };
+    wait_quietly(world);
     if is_first {
         println!(
             "causal, f32, {HEADS} heads of {WIDTH}, zigzag; ms, medians of {rounds}"
@@ -53,10 +61,7 @@ pub fn run(world: &SimpleCommunicator, options: &[&str]) -> Result<()> {
     }
     for &n in lengths {
         for ranks in 1..=world.size() {
-            let takes_part = world.rank() < ranks;
-            let color =
-                if takes_part { Color::with_value(0) } else { Color::undefined() };
-            if let Some(group) = world.split_by_color(color) {
+            if let Some(group) = first_ranks(world, ranks) {
                 let times = measure(&group, n, rounds)?;
                 if is_first {
                     let [a, b, c, d] = times.each_ref().map(|times| median(times) * 1e3);
@@ -98,6 +103,13 @@ fn measurements(n: usize, ranks: usize, times: &[Vec<f64>; 4]) -> Vec<Measuremen
         common.named(name.to_owned(), Unit::Seconds, (median(times), spread(times)))
     };
     NAMES.into_iter().zip(times).map(named).collect()
+}
+
+/// A communicator of the first ranks, on these.
+fn first_ranks(world: &SimpleCommunicator, ranks: i32) -> Option<SimpleCommunicator> {
+    let takes_part = world.rank() < ranks;
+    let color = if takes_part { Color::with_value(0) } else { Color::undefined() };
+    world.split_by_color(color)
 }
 
 fn whole(n: usize) -> Whole {
@@ -168,25 +180,40 @@ fn measure(group: &SimpleCommunicator, n: usize, rounds: usize) -> Result<[Vec<f
     Ok(times)
 }
 
-/// Seconds of a shift, of all ranks at once, by the bytes of each message.
+/// Seconds of a shift, of all ranks at once, by the bytes of each message; and of the longest one beside a pause, which stands for work on
+/// another processor, such as a GPU.
 fn shifts(world: &SimpleCommunicator) -> Result<Vec<Measurement>> {
     let mut network = OverMpi::new(world, DEADLINE);
-    let mut shifts = vec![];
-    for bytes in [8, 64, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22, 1 << 24] {
+    let ranks = network.ranks();
+    let mut shift = |bytes: usize, pause: Duration| {
         let (outgoing, mut incoming) = (vec![1.0; bytes / 8], vec![0.0; bytes / 8]);
         let mut times = vec![];
         for _ in 0..40 {
+            let work = || {
+                if !pause.is_zero() {
+                    std::thread::sleep(pause)
+                }
+            };
             let (result, time) =
-                timed(|| network.shift([&outgoing], [&mut incoming], || ()));
+                timed(|| network.shift([&outgoing], [&mut incoming], work));
             words(result)?;
             times.push(time);
         }
-        let common =
-            Measurement::common("f64", &[("bytes", bytes)], &[], network.ranks());
-        let numbers = (median(&times), spread(&times));
-        shifts.push(common.named("shift".to_owned(), Unit::Seconds, numbers));
+        Ok::<_, String>(times)
+    };
+    let measurement = |name: &str, bytes: usize, pause: Duration, times: &[f64]| {
+        let sizes = [("bytes", bytes), ("pause_ms", pause.as_millis() as usize)];
+        let common = Measurement::common("f64", &sizes, &[], ranks);
+        common.named(name.to_owned(), Unit::Seconds, (median(times), spread(times)))
+    };
+    let mut measurements = vec![];
+    for bytes in [8, 64, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22, 1 << 24, LONGEST] {
+        let times = shift(bytes, Duration::ZERO)?;
+        measurements.push(measurement("shift", bytes, Duration::ZERO, &times));
     }
-    Ok(shifts)
+    let times = shift(LONGEST, PAUSE)?;
+    measurements.push(measurement("shift", LONGEST, PAUSE, &times));
+    Ok(measurements)
 }
 
 /// A barrier in which the ranks that wait leave the cores to others: MPI's own would poll all the time.

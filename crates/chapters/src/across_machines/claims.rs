@@ -7,7 +7,7 @@ use anyhow::Result;
 use attention::Mask;
 use attention::engine::{ByWeights, Engine, Tiled};
 use attention::flash::Inputs;
-use laboratory::hardware::{H100, LINKS};
+use laboratory::hardware::H100;
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
@@ -88,12 +88,11 @@ fn zigzag_rows_are_even() {
     assert!(striped.busy.iter().all(|busy| *busy >= 0.99));
 }
 
-/// "From 2 ranks to 64 that only doubles"; "With few ranks the ring sends less, with many ranks the exchange of heads does"
+/// "With few ranks the ring sends less, with many ranks the exchange of heads does"
 #[test]
-fn a_ring_sends_the_same_and_heads_send_less() {
+fn heads_send_less_with_many_ranks() {
     let sent = sent();
-    let (first, last) = (&sent[0], &sent[sent.len() - 1]);
-    assert!((1.9..2.0).contains(&(last.ring as f64 / first.ring as f64)));
+    let first = &sent[0];
     assert!(first.heads > Some(first.ring) && sent[2].heads < Some(sent[2].ring));
     for pair in sent.windows(2) {
         if let [Some(few), Some(more)] = [pair[0].heads, pair[1].heads] {
@@ -101,13 +100,6 @@ fn a_ring_sends_the_same_and_heads_send_less() {
         }
     }
     assert!(sent.iter().all(|row| row.heads.is_some() == (row.ranks <= HEADS.0)));
-}
-
-/// "By our formula, a ring would have been hidden, too": 16 GPUs, 131,072 tokens, causal, 16 heads of queries for one of keys.
-#[test]
-fn the_largest_llama_could_have_hidden_a_ring() {
-    let [own, _] = facts::fewest_tokens(&LINKS[1]);
-    assert!(2.0 * own / 16.0 < 131_072.0 / 16.0);
 }
 
 /// "every rank computes two blocks, at every step after the first"
@@ -119,14 +111,6 @@ fn a_step_of_zigzag_has_two_blocks_on_every_rank() {
     for of_rank in cost::pairs(&whole, 4).unwrap() {
         assert!(of_rank[1..].iter().all(|&pairs| pairs == 2 * piece * piece));
     }
-}
-
-/// "a ring of a single rank", "three blocks"
-#[test]
-fn zigzag_cuts_the_rows_of_a_single_rank_in_two() {
-    let whole = Whole::new((64, 64), (1, 1), Mask::causal());
-    let whole = whole.with_layouts(Layout::Zigzag, Layout::Zigzag);
-    assert_eq!(cost::work(&whole, 1).unwrap()[0][0].rows, 3 * 32);
 }
 
 /// `rank 3 has n_q = 4004 but rank 0 has 4000`

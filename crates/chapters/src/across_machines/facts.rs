@@ -170,12 +170,7 @@ pub fn model(record: &Record) -> Result<Model> {
     };
     let one_rank = |n: u64| find("forward/ring", n, 1);
     let (pair, row) = fit([one_rank(fitted[0])?, one_rank(fitted[1])?])?;
-    let message = |bytes: u64| {
-        let mut shifts = record.all("shift", "f64");
-        let found = shifts.find(|m| m.sizes.get("bytes") == Some(&bytes));
-        anyhow::Ok(found.context("no such message was timed")?.median)
-    };
-    let (latency, long) = (message(8)?, message(LONG)?);
+    let (latency, long) = (shift(record, 8, 0)?, shift(record, LONG, 0)?);
     let bandwidth = LONG as f64 / (long - latency);
     let cores = record.machine.cores;
     let is_new = |m: &&&Measurement| {
@@ -206,5 +201,30 @@ pub fn model(record: &Record) -> Result<Model> {
     Ok(Model { fitted, whole, cores, cases })
 }
 
-/// Bytes of the longest message that was timed.
+/// Bytes of the message by which bandwidth is told.
 const LONG: u64 = 1 << 24;
+
+/// Seconds of a shift of so many bytes, beside a pause.
+fn shift(record: &Record, bytes: u64, pause_ms: u64) -> Result<f64> {
+    let sizes = [("bytes", bytes), ("pause_ms", pause_ms)];
+    let is_it = |m: &&Measurement| {
+        sizes.iter().all(|(name, size)| m.sizes.get(*name) == Some(size))
+    };
+    let found = record.all("shift", "f64").find(is_it);
+    let found = found.with_context(|| format!("no shift with {sizes:?} was timed"))?;
+    Ok(found.median)
+}
+
+/// A message, and a pause in which it may travel: bytes, and seconds.
+pub struct Overlap {
+    pub bytes: u64,
+    pub pause: f64,
+    pub alone: f64,
+    pub both: f64,
+}
+
+pub fn overlap(record: &Record) -> Result<Overlap> {
+    let (bytes, pause_ms) = (1 << 26, 100);
+    let (alone, both) = (shift(record, bytes, 0)?, shift(record, bytes, pause_ms)?);
+    Ok(Overlap { bytes, pause: pause_ms as f64 / 1e3, alone, both })
+}

@@ -102,10 +102,18 @@ fn model(page: &mut Page) -> Result<()> {
     let (heads, width) = (model.whole.heads.0, model.whole.widths.0);
     page.value("model-heads", format!("{heads} heads of {width}"));
     page.value("model-cores", integer(model.cores));
+    let overlap = facts::overlap(&record)?;
+    let ms = |seconds: f64| format!("{} ms", significant(seconds * 1e3, 3));
+    page.value("overlap-bytes", bytes(u128::from(overlap.bytes)));
+    page.value("overlap-pause", ms(overlap.pause));
+    page.value("overlap-alone", ms(overlap.alone));
+    page.value("overlap-both", ms(overlap.both));
+    let hidden = (overlap.alone + overlap.pause - overlap.both) / overlap.alone;
+    page.value("overlap-hidden", percent(hidden.clamp(0.0, 1.0), 0));
     let (crowded, fitting): (Vec<_>, Vec<_>) =
         model.cases.into_iter().partition(|case| case.ranks > model.cores);
     page.file("model.md", cases(&fitting));
-    page.value("model-says", says(&fitting));
+    page.value("model-says", format!("{} {}", says(&fitting), threads(&fitting)));
     page.file("model-crowded.md", in_a_fold(&crowded));
     Ok(())
 }
@@ -130,6 +138,16 @@ fn cases(cases: &[Case]) -> String {
     };
     let header = ["ranks", "tokens", "the model", "measured", "threads"];
     table(&header, &cases.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Who is faster: one process with threads, or the ring.
+fn threads(cases: &[Case]) -> String {
+    let faster = cases.iter().filter(|case| case.threads < case.measured).count();
+    let all = cases.len();
+    let of_them = if faster == all { "all".to_owned() } else { format!("{faster}") };
+    format!(
+        "One process with threads merges nothing and sends nothing. It is faster in {of_them} of these cases."
+    )
 }
 
 /// How far the model is off, and whether it hides all messages.
