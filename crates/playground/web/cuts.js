@@ -118,8 +118,8 @@ export default attention => {
             return {
                 svg,
                 says: done > KEYS
-                    ? one === other ? `Both orders give ${one} for “${name}”. Without rounding it would be ${right}.`
-                        : `The same six numbers, ${one} in one order and ${other} in the other. Without rounding it would be ${right}.`
+                    ? one === other ? `Both orders give ${one} for “${name}”. Without rounding the sums it would be ${right}.`
+                        : `The same six numbers, ${one} in one order and ${other} in the other. Without rounding the sums it would be ${right}.`
                     : done === KEYS ? 'All keys are added. A row that was cut still has to add its two parts.'
                         : done === 0 ? `The six exponentials of the row of “${name}”, rounded to ${DIGITS} digits. Each sum will be rounded to ${DIGITS} digits, too.`
                             : `Each part has added ${done} ${done === 1 ? 'key' : 'keys'}, and rounded ${done === 1 ? 'nothing yet' : 'each sum'}.`,

@@ -113,6 +113,14 @@ fn a_step_of_zigzag_has_two_blocks_on_every_rank() {
     }
 }
 
+/// "it computes three blocks in place of one"
+#[test]
+fn zigzag_cuts_the_rows_of_a_single_rank_in_two() {
+    let whole = Whole::new((64, 64), (1, 1), Mask::causal());
+    let whole = whole.with_layouts(Layout::Zigzag, Layout::Zigzag);
+    assert_eq!(cost::work(&whole, 1).unwrap()[0][0].rows, 3 * 32);
+}
+
 /// `rank 3 has n_q = 4004 but rank 0 has 4000`
 #[test]
 fn ranks_that_disagree_say_what_the_page_shows() {

@@ -66,13 +66,45 @@ impl Loads {
     }
 }
 
+/// Clocks of a consumer's threads for one tile, step by step.
+pub struct Threads {
+    /// A multiply-add for each score.
+    pub scaled: usize,
+    pub exponentials: usize,
+    /// Half a conversion to bf16 for each weight that is a left factor.
+    pub converted: usize,
+    /// A difference and a product for each gradient of a score.
+    pub d_scores: usize,
+    /// Half a conversion for each of these.
+    pub d_converted: usize,
+}
+
+impl Threads {
+    fn new(passing: usize, sums: usize) -> Self {
+        let entries = ROWS * passing;
+        let conversions = entries / 2 / COMPARISONS;
+        Self {
+            scaled: entries / LANES,
+            exponentials: entries / EXPONENTIALS,
+            converted: (sums - 1) * conversions,
+            d_scores: 2 * entries / LANES,
+            d_converted: conversions,
+        }
+    }
+
+    /// Of `backward_keys` and of `backward_queries`.
+    pub fn of_functions() -> [Self; 2] {
+        [Self::new(QUERIES, 2), Self::new(KEYS, 1)]
+    }
+}
+
 /// Clocks of a consumer's pieces of work for one tile.
 pub struct Plan {
     /// Each of the products.
     pub product: usize,
-    /// From scores to weights: a multiply-add and an exponential for each, and half a conversion if they are a left factor.
+    /// From scores to weights.
     pub weights: usize,
-    /// From gradients of weights to those of scores: a difference, a product and half a conversion.
+    /// From gradients of weights to those of scores.
     pub d_scores: usize,
     sums: usize,
 }
@@ -81,14 +113,11 @@ impl Plan {
     /// Of `backward_keys` and of `backward_queries`.
     pub fn of_functions() -> [Self; 2] {
         [(QUERIES, 2), (KEYS, 1)].map(|(passing, sums)| {
-            let entries = ROWS * passing;
-            let conversions = entries / 2 / COMPARISONS;
+            let of = Threads::new(passing, sums);
             Self {
-                product: entries * D / TENSOR,
-                weights: entries / LANES
-                    + entries / EXPONENTIALS
-                    + (sums - 1) * conversions,
-                d_scores: 2 * entries / LANES + conversions,
+                product: ROWS * passing * D / TENSOR,
+                weights: of.scaled + of.exponentials + of.converted,
+                d_scores: of.d_scores + of.d_converted,
                 sums,
             }
         })

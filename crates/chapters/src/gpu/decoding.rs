@@ -11,6 +11,7 @@ use laboratory::gpu::clocks;
 /// Heads of queries and of keys, as in Llama 3 with 8 billion weights.
 pub const HEADS: usize = 32;
 pub const KV_HEADS: usize = 8;
+pub const LAYERS: usize = 32;
 /// Bytes of a number.
 const BYTES: usize = 2;
 /// Lengths of a text that the page tells of.
@@ -67,9 +68,9 @@ pub fn at_work(keys: usize) -> usize {
     blocks(keys).min(MULTIPROCESSORS)
 }
 
-/// The keys of the shortest text of which each multiprocessor gets a thread block, if its last split is full.
-pub fn keys_for_all() -> usize {
-    MULTIPROCESSORS.div_ceil(KV_HEADS) * SPLIT
+/// The splits of the shortest text of which each multiprocessor gets so many thread blocks.
+pub fn splits_for_all(at_once: usize) -> usize {
+    (at_once * MULTIPROCESSORS).div_ceil(KV_HEADS)
 }
 
 /// Bytes that a thread block reads of keys and values.

@@ -124,6 +124,9 @@ pub fn costs(page: &mut Page) -> Result<()> {
             ("times as long", &|cost| fixed(cost.one_order / cost.default, 2)),
         ],
     );
+    let ratios = facts::costs(&record)?;
+    let ratios = ratios.iter().map(|cost| cost.one_order / cost.default);
+    page.value("most", significant(ratios.fold(0.0, f64::max), 2));
     page.value("where", provenance(&record));
     Ok(())
 }

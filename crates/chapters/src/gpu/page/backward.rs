@@ -3,9 +3,10 @@
 use super::told;
 use crate::figures::format::{integer, percent, significant};
 use crate::figures::{Area, BLUE, GREEN, MUTED, TEXT, label, line, text, text_box};
-use crate::gpu::backward::{Loads, Plan, Registers};
+use crate::gpu::backward::{Loads, Plan, Registers, Threads};
 use crate::gpu::ladder::{Step, backward_on_tensor_cores};
 use crate::gpu::machine::N;
+use crate::gpu::machine::{COMPARISONS, EXPONENTIALS, LANES};
 use crate::gpu::measured::{find, speed};
 use crate::output::Page;
 use anyhow::Result;
@@ -43,6 +44,7 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
     ];
     let names = ["clocks for a tile", "`backward_keys`", "`backward_queries`"];
     page.table("clocks-of-kernel-6", &names, &rows);
+    threads_table(page);
     let says = "Two rows over time, the tensor cores above and the threads of one consumer below. The tensor cores compute dK of tile 4 and \
                 the scores of tile 5, while the threads wait. They compute dA of tile 5, and the threads A; then dV of tile 5, and the \
                 threads dS. Then dK of tile 5 and the scores of tile 6 begin the next round.";
@@ -55,6 +57,28 @@ fn measured(times: &Record, step: &Step) -> Result<String> {
     let found = find(times, &what, step.dtype, (N as u64, 128, "full"), Unit::Seconds);
     let Some(found) = found else { return Ok("not yet".to_owned()) };
     Ok(told(speed(found, "backward")? / step.roof()))
+}
+
+/// What the threads of a consumer do for a tile.
+fn threads_table(page: &mut Page) {
+    let of = Threads::of_functions();
+    let row = |what: &str, rate: usize, of_one: fn(&Threads) -> usize| {
+        let clocks = of.each_ref().map(|threads| match of_one(threads) {
+            0 => "–".to_owned(),
+            clocks => integer(clocks),
+        });
+        [vec![what.to_owned(), integer(rate)], clocks.into()].concat()
+    };
+    let rows = [
+        row("$S$ times a factor, less $L$", LANES, |of| of.scaled),
+        row("its exponential", EXPONENTIALS, |of| of.exponentials),
+        row("$A$ to bf16, two at once", COMPARISONS, |of| of.converted),
+        row("$dA - D$, times $A$", LANES, |of| of.d_scores),
+        row("$dS$ to bf16, two at once", COMPARISONS, |of| of.d_converted),
+    ];
+    let names =
+        ["clocks for a tile", "rate, per clock", "`backward_keys`", "`backward_queries`"];
+    page.table("threads-of-kernel-6", &names, &rows);
 }
 
 /// The registers of a thread, matrix by matrix, in both functions.

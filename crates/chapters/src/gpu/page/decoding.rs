@@ -7,10 +7,12 @@ use crate::figures::{
 };
 use crate::gpu::compiled::needs;
 use crate::gpu::decoding::{
-    HEADS, LENGTHS, at_work, blocks, bytes_of_block, bytes_of_key, bytes_of_parts,
-    bytes_of_text, bytes_on_the_way, demands, intensity, keys_for_all, least_share,
+    HEADS, LAYERS, LENGTHS, at_work, blocks, bytes_of_block, bytes_of_key,
+    bytes_of_parts, bytes_of_text, bytes_on_the_way, demands, intensity, least_share,
+    splits_for_all,
 };
 use crate::gpu::machine::MULTIPROCESSORS;
+use crate::gpu::{banks::D, short};
 use crate::output::Page;
 use anyhow::{Context, Result};
 use gpu::tiles::{decode, hopper};
@@ -30,7 +32,20 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<Str
     page.value("decode-mb", fixed(bytes_of_text(longest) as f64 / 1e6, 0));
     page.value("decode-us", micros(bytes_of_text(longest) as f64 / copy));
     page.value("decode-intensity", fixed(intensity(), 0));
-    page.value("decode-filling", integer(keys_for_all()));
+    page.value("decode-filling", integer(splits_for_all(1)));
+    page.value("decode-filling-twice", integer(splits_for_all(at_once)));
+    let slots = decode::WARPS * decode::SLOTS * decode::PAGE * bytes_of_key();
+    page.value("decode-slots-kib", integer(slots >> 10));
+    // Kernel 4 would take so long for a step: each thread block goes through all tiles of keys of its head.
+    let tile = short::of_width(times, kernels, D as u64)?.costs.keys;
+    let tiles = longest.div_ceil(hopper::KEYS);
+    page.value("decode-hopper-tiles", integer(tiles));
+    page.value("decode-hopper-us", significant(tile * 1e6, 2));
+    page.value("decode-hopper-ms", significant(tile * tiles as f64 * 1e3, 2));
+    page.value("decode-ms", significant(bytes_of_text(longest) as f64 / copy * 1e3, 2));
+    page.value("decode-layers", integer(LAYERS));
+    let of_token = LAYERS as f64 * bytes_of_text(longest) as f64 / copy;
+    page.value("decode-token-ms", significant(of_token * 1e3, 2));
     let on_the_way = bytes_on_the_way(at_once);
     page.value("decode-on-the-way", integer(on_the_way >> 10));
     let of_one = copy / MULTIPROCESSORS as f64;
@@ -70,7 +85,7 @@ fn lengths(page: &mut Page, copy: f64) {
         "keys of a text",
         "thread blocks",
         "multiprocessors that get one",
-        "time of a copy, µs",
+        "time at a copy's speed, µs",
     ];
     page.table("decode-lengths", &header, &LENGTHS.each_ref().map(row));
 }

@@ -26,7 +26,7 @@ pub fn generate(
     page.file("measured.md", in_words(record, steps, waiting)?);
     roofs(page, record)?;
     let shares = shares(record, steps)?;
-    for i in [0, 2, 4] {
+    for i in [0, 2] {
         let (step, share) = (&steps[i], shares[i]);
         page.value(format!("measured-{}", step.name), told(share));
     }
@@ -102,7 +102,7 @@ fn where_the_rest_went(page: &mut Page, steps: &[Step; 6], shares: [f64; 6]) {
         ["a loaded number is used eight times", "multiply-adds"],
         [
             &format!("bf16, and a roof {higher} times as high"),
-            "loads, and its own softmax",
+            "loads, and tensor cores by an older instruction",
         ],
         ["products, loads and softmax at the same time", "we have three suspects"],
     ];
@@ -113,16 +113,20 @@ fn where_the_rest_went(page: &mut Page, steps: &[Step; 6], shares: [f64; 6]) {
         let times = |before: f64| format!("{}×", significant(speeds[i] / before, 2));
         let gain = if i == 0 { dash() } else { times(speeds[i - 1]) };
         let what = format!("{}: {changed}", kernel(&steps[i]));
-        vec![what, tflops(speeds[i]), gain, waits]
+        vec![what, tflops(speeds[i]), gain, told(shares[i]), waits]
     };
     let rows: Vec<_> = (0..5).map(row).collect();
     let header = [
         "kernel, and what is new",
         "TFLOP/s",
         "gain",
+        "of its roof",
         "what it then waits for, by our counts",
     ];
     page.table("where-the-rest-went", &header, &rows);
+    page.value("first-steps", significant(speeds[2] / speeds[0], 2));
+    page.value("last-steps", significant(speeds[4] / speeds[2], 2));
+    page.value("higher-roof", higher);
     page.value("slowest-tflops", tflops(speeds[0]));
     page.value("fastest-tflops", tflops(speeds[4]));
     page.value("fastest-over-slowest", significant(speeds[4] / speeds[0], 2));
@@ -216,8 +220,8 @@ fn in_words(record: &Record, steps: &[Step], waiting: &[[String; 2]]) -> Result<
     let n = longest(record)?;
     let gpu = record.machine.accelerator.as_deref().unwrap_or_default();
     let mut text = format!(
-        "On an {gpu}, for $d = {D}$ and $n = {}$ without a mask. The last column divides by the speed of a plain product of \
-         matrices, in the same type of numbers.\n\n{}",
+        "On an {gpu}, for $d = {D}$ and $n = {}$ without a mask. *Overlap* says where in its range the time lies: 0 % if all parts of the \
+         machine work one after the other, 100 % if all work at once.\n\n{}",
         integer(n as usize),
         predicted_table(record, steps, waiting, n)?
     );
@@ -308,15 +312,31 @@ fn predicted_table(
         let share = told(speed / step.roof());
         let product = of_product(record, step.dtype)?;
         let of_product = product.map_or_else(dash, |product| told(speed / product));
-        rows.push(vec![kernel(step), predicted(step), share, tflops(speed), of_product]);
+        let place = place_in_range(speed / step.roof(), step.predicted());
+        let numbers = [share, place, tflops(speed), of_product];
+        rows.push([[kernel(step), predicted(step)].as_slice(), &numbers].concat());
     }
     ensure!(!rows.is_empty(), "the record `gpu` has none of the kernels at n = {n}");
     rows.extend(waiting.iter().map(|[kernel, predicted]| {
-        vec![kernel.clone(), predicted.clone(), "not yet".to_owned(), dash(), dash()]
+        let numbers = ["not yet".to_owned(), dash(), dash(), dash()];
+        [[kernel.clone(), predicted.clone()].as_slice(), &numbers].concat()
     }));
-    let header =
-        ["kernel", "predicted, of the roof", "measured", "TFLOP/s", "of a plain product"];
+    let header = [
+        "kernel",
+        "predicted, of the roof",
+        "measured",
+        "overlap",
+        "TFLOP/s",
+        "of a plain product",
+    ];
     Ok(table(&header, &rows))
+}
+
+/// How much overlaps, by the time that was measured: 0 if all parts of the machine work one after the other, 100 % if all work at once.
+fn place_in_range(share: f64, (least, most): (f64, f64)) -> String {
+    let [slowest, fastest, measured] = [least, most, share].map(|share| 1.0 / share);
+    let place = (slowest - measured) / (slowest - fastest);
+    if (0.0..=1.0).contains(&place) { percent(place, 0) } else { dash() }
 }
 
 /// Our kernels of this pass at every length, and then PyTorch's, as far as anything was measured of them.
