@@ -21,6 +21,8 @@ pub struct Suite {
     pub faults: Vec<Fault>,
     /// The cases by their names, with the faults that each tells apart.
     pub cases: BTreeMap<String, BTreeSet<String>>,
+    /// How many cases each operation has.
+    pub operations: BTreeMap<String, usize>,
     /// The faults that cases of the operation `attention` show.
     pub of_attention: BTreeSet<String>,
 }
@@ -67,7 +69,7 @@ pub fn suite() -> Result<Suite> {
     let mut files = files("cases")?;
     let named = files.remove("faults").context("no faults.json")?;
     let mut cases = BTreeMap::new();
-    let mut of_attention = BTreeSet::new();
+    let (mut operations, mut of_attention) = (BTreeMap::new(), BTreeSet::new());
     for (operation, file) in &files {
         for case in file["cases"].as_array().context("a file without cases")? {
             let faults = case["faults"].as_array().context("a case without faults")?;
@@ -77,6 +79,7 @@ pub fn suite() -> Result<Suite> {
                 of_attention.extend(faults.clone());
             }
             cases.insert(text(&case["name"]), faults);
+            *operations.entry(operation.clone()).or_default() += 1;
         }
     }
     let faults = named["faults"].as_object().context("no faults")?;
@@ -89,7 +92,8 @@ pub fn suite() -> Result<Suite> {
     };
     let groups = named["groups"].as_array().context("no groups")?;
     let groups = groups.iter().map(text).collect();
-    Ok(Suite { groups, faults: faults.iter().map(fault).collect(), cases, of_attention })
+    let faults = faults.iter().map(fault).collect();
+    Ok(Suite { groups, faults, cases, operations, of_attention })
 }
 
 impl Suite {
@@ -101,7 +105,7 @@ impl Suite {
     }
 }
 
-/// The example of `suite/README.md`: a program in Python, what the suite says of it, and the program without its faults.
+/// The example of `suite/README.md`: a program in Python, what the suite says of it, then of its other faults, and the program without any.
 pub fn example() -> Result<[String; 4]> {
     let readme = fs::read_to_string(folder().join("README.md"))?;
     let block = |language: &str, number: usize| {
@@ -111,7 +115,7 @@ pub fn example() -> Result<[String; 4]> {
             format!("suite/README.md has no block {number} of {language}")
         })
     };
-    Ok([block("python", 1)?, block("text", 1)?, block("python", 2)?, block("text", 2)?])
+    Ok([block("python", 1)?, block("text", 1)?, block("text", 2)?, block("python", 2)?])
 }
 
 /// Reads what the candidates got.

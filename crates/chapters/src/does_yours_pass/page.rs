@@ -10,14 +10,17 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("cases", suite.cases.len().to_string());
     let elsewhere = suite.faults.len() - suite.of_attention.len();
     page.value("elsewhere", elsewhere.to_string());
-    page.value("planted", suite.faults.len().to_string());
     page.value("groups", suite.groups.len().to_string());
     page.value("of-attention", suite.of_attention.len().to_string());
-    let [program, output, mended, report] = facts::example()?;
+    let [program, output, two_more, mended] = facts::example()?;
     page.file("mended.txt", mended);
-    page.file("report.txt", report);
+    page.file("two-more.txt", two_more);
     page.file("program.txt", program);
     page.file("output.txt", output);
+    let [attention, multi_head] =
+        ["attention", "multi_head"].map(|name| suite.operations[name]);
+    page.value("cases-of-attention", attention.to_string());
+    page.value("cases-of-multi-head", multi_head.to_string());
     page.value("plain", suite.shown_by(&["plain"]).to_string());
     let rows: Vec<_> = suite
         .groups
