@@ -80,7 +80,8 @@ constexpr float LOWEST = -3.402823466e38f; // finite: the difference of two of i
 // S = Q Kᵀ for the 16 rows and the 16 keys of a page; then in powers of two, and hidden where a row
 // doesn't see a key.
 __device__ inline void scores(float (&s)[2][4], const unsigned (&q)[D / 16][4], Tile<PAGE>& k,
-                              const OfRow (&rows)[2], int first_key, int offset, float scale) {
+                              const OfRow (&rows)[2], int first_key, int n_q, int n_k,
+                              float scale) {
     const auto k_row = shared_address(k.at(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2));
 #pragma unroll
     for (int c = 0; c < D; c += 16) {
@@ -94,9 +95,10 @@ __device__ inline void scores(float (&s)[2][4], const unsigned (&q)[D / 16][4], 
         const int key = first_key + e / 4 * 8 + 2 * (lane() % 4) + e % 2;
         const OfRow& row = rows[e / 2 % 2];
         float& score = s[e / 4][e % 4];
-        score = key < row.seen
-            ? changed_power(LOG2_E * scale * score, row.head, row.i + offset - key)
-            : MINUS_INFINITY;
+        const bool is_seen = HAS_MASK ? sees(row.i, key, n_q, n_k) : key < row.seen;
+        const int distance = row.i + n_k - n_q - key;
+        score = is_seen ? changed_power(LOG2_E * scale * score, row.head, distance)
+                        : MINUS_INFINITY;
     }
 }
 
@@ -157,13 +159,19 @@ decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table,
     const int last = min(n_q, (first_row + ROWS - 1) / GROUP + 1) - 1;
     const int seen_pages = divided_up(keys_seen_by(last, n_q, n_k), PAGE);
     const int pages = min(SPLIT / PAGE, seen_pages - first_page);
+    // Behind those of its sinks, a mask hides the keys before the first that the first query sees.
+    const int first_seen = first_key_of(first_row / GROUP, n_q, n_k);
+    const auto is_seen = [&](int page) {
+        const int first = (first_page + page) * PAGE;
+        return !HAS_MASK || first < SINKS || first + PAGE > first_seen;
+    };
     // ANCHOR: begin
     page_table += size_t(kv_head) * all_pages + first_page;
     const int own_number = lane() < pages ? page_table[lane()] : 0;
     const auto begin_page = [&](int page, int slot) {
         const int number = __shfl_sync(~0u, own_number, page % 32);
         const int rows_left = n_k - (first_page + page) * PAGE;
-        if (page < pages) load(shared.pages[warp][slot], k, v, number, rows_left);
+        if (page < pages && is_seen(page)) load(shared.pages[warp][slot], k, v, number, rows_left);
         cp_async_commit(); // even if it is empty: the waits count groups
     };
     // ANCHOR_END: begin
@@ -176,10 +184,11 @@ decode_split(const Bf16* q, const Bf16* k, const Bf16* v, const int* page_table,
         cp_async_wait<1>(); // all but the latest: the page is there
         __syncwarp();       // other lanes' part of it, too; and the page before it was read
         begin_page(page + 2 * WARPS, (slot + 2) % SLOTS);
+        if (!is_seen(page)) continue;
         Page& here = shared.pages[warp][slot];
         float s[2][4] = {};
         unsigned weights[4];
-        scores(s, queries, here.k, rows, (first_page + page) * PAGE, n_k - n_q, scale);
+        scores(s, queries, here.k, rows, (first_page + page) * PAGE, n_q, n_k, scale);
         online_softmax(weights, s, rows, o);
         weigh(o, weights, here.v);
     }

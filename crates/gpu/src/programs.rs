@@ -378,6 +378,7 @@ const DECODE_SOURCE: &Source = &Source {
         ),
     ],
     takes_rules: true,
+    takes_masks: true,
     ..*TENSOR_CORES_SOURCE
 };
 

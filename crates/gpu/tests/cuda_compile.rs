@@ -122,10 +122,10 @@ fn variants_compile_within_the_budget() {
     let mask = Mask::documents(&[0, 0, 1, 1, 1]).unwrap();
     let mask = mask.and(Mask::window(3).unwrap());
     let masked = Variant::of(&Inputs::new(&k, &k, &k, mask).unwrap()).unwrap();
-    let error = compile(DECODE, SM_90, 64, masked.clone()).unwrap_err();
+    let error = compile(REGISTERS, SM_80, 64, masked.clone()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`mask` is one that hides more than the future but kernel `decode` takes none and causal"
+        "`mask` is one that hides more than the future but kernel `registers` takes none and causal"
     );
     if !compiler_is_there() {
         return;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use attention::Mask;
 use attention::engine::{ByWeights, Engine, Tiled};
 use attention::flash::Inputs;
-use laboratory::hardware::H100;
+use laboratory::hardware::{H100, LINKS};
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
@@ -100,6 +100,18 @@ fn heads_send_less_with_many_ranks() {
         }
     }
     assert!(sent.iter().all(|row| row.heads.is_some() == (row.ranks <= HEADS.0)));
+}
+
+/// "with NVLink or InfiniBand many times the fewest", over eight GPUs; over a thousand "each … would … wait"
+#[test]
+fn a_million_tokens_hide_a_ring_of_eight_but_not_of_a_thousand() {
+    for link in &LINKS[..2] {
+        let [_, shared] = facts::fewest_tokens(link);
+        let fewest = 2.0 * shared; // causal
+        assert!(10.0 * fewest < f64::from(1 << 20) / 8.0);
+        let of_thousand = f64::from(1 << 20) / facts::GPUS as f64;
+        assert!(of_thousand < fewest);
+    }
 }
 
 /// "every rank computes two blocks, at every step after the first"

@@ -18,6 +18,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("million-gib", integer((bytes_of_token() * MILLION) >> 30));
     page.value("gpu-gb", integer(H100.memory));
     page.value("tokens", integer(TOKENS));
+    page.value("eight-tokens", integer(MILLION / 8));
+    page.value("thousand-tokens", integer(MILLION / GPUS));
     page.value("heads", integer(HEADS.0));
     page.value("kv-heads", integer(HEADS.1));
     page.value("width", integer(WIDTH));
@@ -158,5 +160,7 @@ fn says(cases: &[Case]) -> String {
         true => "By the model, computing takes longer than sending in all of them.",
         false => "By the model, sending takes longer than computing in some of them.",
     };
-    format!("The model is off by {} at most. {hidden}", percent(worst, 0))
+    let slower = cases.iter().all(|case| case.measured > case.predicted);
+    let all = if slower { ", and all runs took longer" } else { "" };
+    format!("The model is off by {} at most{all}. {hidden}", percent(worst, 0))
 }

@@ -21,8 +21,8 @@ pub struct Suite {
     pub faults: Vec<Fault>,
     /// The cases by their names, with the faults that each tells apart.
     pub cases: BTreeMap<String, BTreeSet<String>>,
-    /// How many cases each operation has.
-    pub operations: BTreeMap<String, usize>,
+    /// The operation of each case.
+    operations: BTreeMap<String, String>,
     /// The faults that cases of the operation `attention` show.
     pub of_attention: BTreeSet<String>,
 }
@@ -79,7 +79,7 @@ pub fn suite() -> Result<Suite> {
                 of_attention.extend(faults.clone());
             }
             cases.insert(text(&case["name"]), faults);
-            *operations.entry(operation.clone()).or_default() += 1;
+            operations.insert(text(&case["name"]), operation.clone());
         }
     }
     let faults = named["faults"].as_object().context("no faults")?;
@@ -97,6 +97,12 @@ pub fn suite() -> Result<Suite> {
 }
 
 impl Suite {
+    /// The names of an operation's cases.
+    pub fn cases_of(&self, operation: &str) -> Vec<&str> {
+        let of = self.operations.iter().filter(|(_, of)| *of == operation);
+        of.map(|(name, _)| name.as_str()).collect()
+    }
+
     /// How many faults at least one of these cases shows.
     pub fn shown_by(&self, cases: &[&str]) -> usize {
         let shown: BTreeSet<_> =

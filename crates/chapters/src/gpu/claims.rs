@@ -277,6 +277,14 @@ fn speeds_lie_in_their_ranges_as_the_page_says() {
         of.instructions > of.loads && of.instructions > of.slow
     }));
     assert!(shares[3] < shares[2] && shares[2] < shares[4]);
+    // "Kernels 2 and 4 each reach four fifths of the speed of NVIDIA's own product"
+    for i in [2, 4] {
+        let product = record[0].all("roof/product", steps()[i].dtype).next().unwrap();
+        let n = product.sizes["n"] as f64;
+        let of_product =
+            shares[i] * steps()[i].roof() * product.median / (2.0 * n.powi(3));
+        assert!((0.78..0.83).contains(&of_product), "{of_product}");
+    }
     let widths = steps().each_ref().map(|step| step.predicted().1 / step.predicted().0);
     let widest = widths.into_iter().fold(0.0, f64::max);
     assert!((2.5..3.0).contains(&widest), "{widest}");

@@ -72,6 +72,12 @@ impl Step {
         (self.products() / least, self.products() / most)
     }
 
+    /// The same kernel on a machine that reaches only this share of its rate of instructions.
+    pub fn with_instructions_at(&self, share: f64) -> Self {
+        let slower = |f: &Demands| Demands { instructions: f.instructions / share, ..*f };
+        Step { functions: self.functions.iter().map(slower).collect(), ..*self }
+    }
+
     /// Returns the demands of all functions together, in units of the products' time.
     pub fn relative(&self) -> Demands {
         let sum = |of: fn(&Demands) -> f64| {

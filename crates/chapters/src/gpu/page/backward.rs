@@ -31,6 +31,12 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
     let idle = plans.each_ref().map(|plan| plan.of_tile() - plan.products());
     page.value("backward-idle-keys", integer(idle[0]));
     page.value("backward-idle-queries", integer(idle[1]));
+    let lockstep = plans.each_ref().map(|plan| 2 * plan.of_tile());
+    let products = plans.each_ref().map(|plan| 2 * plan.products());
+    page.value("backward-lockstep-keys", integer(lockstep[0]));
+    page.value("backward-products-keys", integer(products[0]));
+    let more = lockstep[1] as f64 / products[1] as f64 - 1.0;
+    page.value("backward-lockstep-queries", percent(more, 0));
     let row = |what: &str, of: fn(&Plan) -> usize| {
         let clocks = plans.each_ref().map(|plan| integer(of(plan)));
         [vec![what.to_owned()], clocks.into()].concat()
@@ -40,7 +46,7 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
         row("from scores to weights", |plan| plan.weights),
         row("from gradients of weights to those of scores", |plan| plan.d_scores),
         row("**a round of a consumer that is alone**", Plan::of_tile),
-        row("**all products of both consumers**", |plan| 2 * plan.products()),
+        row("**all products of that consumer**", Plan::products),
     ];
     let names = ["clocks for a tile", "`backward_keys`", "`backward_queries`"];
     page.table("clocks-of-kernel-6", &names, &rows);

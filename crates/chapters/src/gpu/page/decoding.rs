@@ -49,7 +49,7 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<Str
     let on_the_way = bytes_on_the_way(at_once);
     page.value("decode-on-the-way", integer(on_the_way >> 10));
     let of_one = copy / MULTIPROCESSORS as f64;
-    page.value("decode-wait", fixed(on_the_way as f64 / of_one * 1e6, 1));
+    page.value("decode-share-kib", fixed(of_one / 1e6 / 1024.0, 0));
     let parts = bytes_of_parts() as f64 / bytes_of_block() as f64;
     page.value("decode-parts", percent(parts, 1));
     page.value("decode-key-bytes", integer(bytes_of_key()));

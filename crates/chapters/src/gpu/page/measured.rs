@@ -26,10 +26,12 @@ pub fn generate(
     page.file("measured.md", in_words(record, steps, waiting)?);
     roofs(page, record)?;
     let shares = shares(record, steps)?;
-    for i in [0, 2] {
+    for i in [0, 2, 4] {
         let (step, share) = (&steps[i], shares[i]);
         page.value(format!("measured-{}", step.name), told(share));
     }
+    worked(page, &steps[4], shares[4]);
+    at_the_products_rate(page, record, steps, &shares)?;
     page.value("left-registers", fixed(1.0 / shares[2], 1));
     let ranges = steps.each_ref().map(Step::predicted);
     page.value("place-naive", place(shares[0], ranges[0]));
@@ -41,7 +43,7 @@ pub fn generate(
     let l2 = steps[4].asked_of_l2_at(shares[4]);
     page.value("beyond-hopper-measured", fixed(l2 / 1e12, 1));
     let copy = record.all("roof/copy", "f32").next().context("no copy")?.median;
-    page.value("measured-copy", fixed(copy / 1e12, 1));
+    page.value("measured-copy", significant(copy / 1e12, 3));
     page.value("l2-says", if l2 > copy { ", so L2 must serve part of it" } else { "" });
     where_the_rest_went(page, steps, shares);
     for (dtype, backends) in [("f32", &BACKENDS[4..]), ("bf16", &BACKENDS[..4])] {
@@ -332,6 +334,38 @@ fn predicted_table(
     Ok(table(&header, &rows))
 }
 
+/// How the overlap of a kernel is computed, number by number.
+fn worked(page: &mut Page, step: &Step, share: f64) {
+    let (least, most) = step.predicted();
+    let [slowest, fastest, measured] = [least, most, share].map(|share| 1.0 / share);
+    for (key, time) in [
+        ("slowest", slowest),
+        ("fastest", fastest),
+        ("measured", measured),
+        ("saved", slowest - measured),
+        ("could", slowest - fastest),
+    ] {
+        page.value(format!("overlap-{key}"), fixed(time, 1));
+    }
+    page.value("overlap-share", place_in_range(share, step.predicted()));
+}
+
+/// How much of kernels 2 and 5 overlaps if their instructions are no faster than those of a plain product.
+fn at_the_products_rate(
+    page: &mut Page,
+    record: &Record,
+    steps: &[Step; 6],
+    shares: &[f64; 6],
+) -> Result<()> {
+    let product = of_product(record, "f32")?.context("no product in f32 was timed")?;
+    for i in [2, 5] {
+        let slower = steps[i].with_instructions_at(product / steps[i].roof());
+        let place = place_in_range(shares[i], slower.predicted());
+        page.value(format!("overlap-{}", steps[i].name), place);
+    }
+    Ok(())
+}
+
 /// How much overlaps, by the time that was measured: 0 if all parts of the machine work one after the other, 100 % if all work at once.
 fn place_in_range(share: f64, (least, most): (f64, f64)) -> String {
     let [slowest, fastest, measured] = [least, most, share].map(|share| 1.0 / share);
@@ -386,7 +420,10 @@ mod tests {
         // 4 · 8 · 16384² · 128 FLOPs in 20 ms are 55 TFLOP/s, and 82 % of 67.
         let registers =
             text.lines().find(|line| line.starts_with("| 2 **registers**")).unwrap();
-        assert!(registers.ends_with("| 82\u{202f}% | 55.0 | – |"), "{registers}");
+        assert!(
+            registers.ends_with("| 82\u{202f}% | 78\u{202f}% | 55.0 | – |"),
+            "{registers}"
+        );
         // Causal, half of that, in 12 ms.
         let causal = text
             .lines()
