@@ -70,7 +70,7 @@ impl<T: Number> Merged<T> {
         // ANCHOR: weigh
         let max = self.max[at].max(lse);
         let old = (self.max[at] - max).exp(); // 0 before the first block
-        let new = ((lse - max) + low).exp(); // with the digits that ℓ has lost
+        let new = ((lse - max) + low).exp(); // with the digits that L has lost
         self.max[at] = max;
         self.sum[at] = self.sum[at] * old + new;
         (old, new)

@@ -72,10 +72,10 @@ pub fn sent() -> Vec<Sent> {
 }
 
 /// Bytes that a rank sends for one step of decoding, without those by which ranks agree, and those of its keys and values that stay where they are.
-pub fn sent_in_decoding(ranks: usize) -> (u64, usize) {
-    let whole = Whole::new((1, TOKENS), (WIDTH, WIDTH), Mask::none())
+pub fn sent_in_decoding(tokens: usize, ranks: usize) -> (u64, usize) {
+    let whole = Whole::new((1, tokens), (WIDTH, WIDTH), Mask::none())
         .with_heads(HEADS.0, HEADS.1);
-    let stay = TOKENS / ranks * HEADS.1 * 2 * WIDTH * BYTES;
+    let stay = tokens / ranks * HEADS.1 * 2 * WIDTH * BYTES;
     (cost::decode_forward(&whole, ranks, BYTES) - cost::agreement(ranks), stay)
 }
 

@@ -1,8 +1,8 @@
 //! The chapter's page: values and tables.
 
 use super::facts::{
-    self, BALANCED, Balance, Case, GPUS, GPUS_OF_MACHINE, HEADS, Sent, TOKENS, WIDTH,
-    bytes_of_token, fewest_tokens, sent_in_decoding, tokens_of_a_thousand,
+    self, BALANCED, Balance, Case, GPUS, GPUS_OF_MACHINE, HEADS, LAYERS, Sent, TOKENS,
+    WIDTH, bytes_of_token, fewest_tokens, sent_in_decoding, tokens_of_a_thousand,
 };
 use crate::figures::format::{bytes, fixed, integer, percent, significant, table};
 use crate::output::Page;
@@ -70,7 +70,8 @@ fn sent(page: &mut Page) {
             ("heads, MiB", &|row| heads(row)),
         ],
     );
-    let (sent, stay) = sent_in_decoding(8);
+    page.value("gather", bytes((TOKENS * bytes_of_token() / LAYERS) as u128));
+    let (sent, stay) = sent_in_decoding(MILLION, 8);
     page.value("decode-sent", bytes(u128::from(sent)));
     page.value("decode-stays", bytes(stay as u128));
 }
@@ -126,7 +127,7 @@ fn in_a_fold(crowded: &[Case]) -> String {
         return String::new();
     }
     let turns = "The model lets all ranks share the cores evenly.";
-    let (table, says) = (cases(crowded), says(crowded));
+    let (table, says) = (cases(crowded), off(crowded));
     format!(
         "<details><summary>With more ranks than cores</summary>\n\n{table}\n{turns} {says}\n\n</details>\n"
     )
@@ -152,15 +153,20 @@ fn threads(cases: &[Case]) -> String {
     )
 }
 
-/// How far the model is off, and whether it hides all messages.
-fn says(cases: &[Case]) -> String {
+/// How far the model is off.
+fn off(cases: &[Case]) -> String {
     let off = |case: &Case| (case.predicted / case.measured - 1.0).abs();
     let worst = cases.iter().map(off).fold(0.0, f64::max);
+    let slower = cases.iter().all(|case| case.measured > case.predicted);
+    let all = if slower { ", and all runs took longer" } else { "" };
+    format!("The model is off by {} at most{all}.", percent(worst, 0))
+}
+
+/// The same, and whether the model hides all messages.
+fn says(cases: &[Case]) -> String {
     let hidden = match cases.iter().all(|case| case.is_hidden) {
         true => "By the model, computing takes longer than sending in all of them.",
         false => "By the model, sending takes longer than computing in some of them.",
     };
-    let slower = cases.iter().all(|case| case.measured > case.predicted);
-    let all = if slower { ", and all runs took longer" } else { "" };
-    format!("The model is off by {} at most{all}. {hidden}", percent(worst, 0))
+    format!("{} {hidden}", off(cases))
 }

@@ -265,10 +265,8 @@ fn kernel_6_waits_for_tensor_cores_and_almost_for_its_loads() {
 fn speeds_lie_in_their_ranges_as_the_page_says() {
     let record = committed().of_one_machine(["gpu"]).unwrap();
     let shares = super::page::shares(&record[0], &steps()).unwrap();
-    let overlap = |i: usize| {
-        let (least, most) = steps()[i].predicted();
-        (1.0 / least - 1.0 / shares[i]) / (1.0 / least - 1.0 / most)
-    };
+    let overlap =
+        |i: usize| super::page::overlap_of(shares[i], steps()[i].predicted()).unwrap();
     let mut kernels = [1, 2, 3, 4, 5];
     kernels.sort_by(|a, b| overlap(*a).total_cmp(&overlap(*b)));
     assert_eq!([kernels[0], kernels[1], kernels[4]], [2, 5, 1]);

@@ -12,6 +12,7 @@ use laboratory::gpu::clocks;
 pub const HEADS: usize = 32;
 pub const KV_HEADS: usize = 8;
 pub const LAYERS: usize = 32;
+pub const WEIGHTS: u64 = 8_000_000_000;
 /// Bytes of a number.
 const BYTES: usize = 2;
 /// Lengths of a text that the page tells of.

@@ -72,9 +72,12 @@ impl Step {
         (self.products() / least, self.products() / most)
     }
 
-    /// The same kernel on a machine that reaches only this share of its rate of instructions.
-    pub fn with_instructions_at(&self, share: f64) -> Self {
-        let slower = |f: &Demands| Demands { instructions: f.instructions / share, ..*f };
+    /// The same kernel where products reach only this share of their roof: those of the tensor cores, or else all instructions.
+    pub fn at_rate(&self, share: f64) -> Self {
+        let slower = |f: &Demands| match self.dtype {
+            "bf16" => Demands { tensor: f.tensor / share, ..*f },
+            _ => Demands { instructions: f.instructions / share, ..*f },
+        };
         Step { functions: self.functions.iter().map(slower).collect(), ..*self }
     }
 

@@ -31,6 +31,9 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
     let idle = plans.each_ref().map(|plan| plan.of_tile() - plan.products());
     page.value("backward-idle-keys", integer(idle[0]));
     page.value("backward-idle-queries", integer(idle[1]));
+    let rounds = plans.each_ref().map(Plan::of_tile);
+    page.value("backward-round-keys", integer(rounds[0]));
+    page.value("backward-round-queries", integer(rounds[1]));
     let lockstep = plans.each_ref().map(|plan| 2 * plan.of_tile());
     let products = plans.each_ref().map(|plan| 2 * plan.products());
     page.value("backward-lockstep-keys", integer(lockstep[0]));

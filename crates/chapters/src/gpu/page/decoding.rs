@@ -7,7 +7,7 @@ use crate::figures::{
 };
 use crate::gpu::compiled::needs;
 use crate::gpu::decoding::{
-    HEADS, LAYERS, LENGTHS, at_work, blocks, bytes_of_block, bytes_of_key,
+    HEADS, LAYERS, LENGTHS, WEIGHTS, at_work, blocks, bytes_of_block, bytes_of_key,
     bytes_of_parts, bytes_of_text, bytes_on_the_way, demands, intensity, least_share,
     splits_for_all,
 };
@@ -44,6 +44,8 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<Str
     page.value("decode-hopper-ms", significant(tile * tiles as f64 * 1e3, 2));
     page.value("decode-ms", significant(bytes_of_text(longest) as f64 / copy * 1e3, 2));
     page.value("decode-layers", integer(LAYERS));
+    let weights = (WEIGHTS * 2) as f64 / copy; // in bf16
+    page.value("decode-weights-ms", significant(weights * 1e3, 2));
     let of_token = LAYERS as f64 * bytes_of_text(longest) as f64 / copy;
     page.value("decode-token-ms", significant(of_token * 1e3, 2));
     let on_the_way = bytes_on_the_way(at_once);
@@ -81,12 +83,8 @@ fn lengths(page: &mut Page, copy: f64) {
             micros(bytes_of_text(keys) as f64 / copy),
         ]
     };
-    let header = [
-        "keys of a text",
-        "thread blocks",
-        "multiprocessors that get one",
-        "time at a copy's speed, µs",
-    ];
+    let header =
+        ["keys of a text", "thread blocks", "multiprocessors that get one", "µs at best"];
     page.table("decode-lengths", &header, &LENGTHS.each_ref().map(row));
 }
 

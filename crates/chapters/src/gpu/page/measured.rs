@@ -223,7 +223,7 @@ fn in_words(record: &Record, steps: &[Step], waiting: &[[String; 2]]) -> Result<
     let gpu = record.machine.accelerator.as_deref().unwrap_or_default();
     let mut text = format!(
         "On an {gpu}, for $d = {D}$ and $n = {}$ without a mask. *Overlap* says where in its range the time lies: 0 % if all parts of the \
-         machine work one after the other, 100 % if all work at once.\n\n{}",
+         machine work one after the other, 100 % if all work at once. (The time, not the speed.)\n\n{}",
         integer(n as usize),
         predicted_table(record, steps, waiting, n)?
     );
@@ -350,27 +350,36 @@ fn worked(page: &mut Page, step: &Step, share: f64) {
     page.value("overlap-share", place_in_range(share, step.predicted()));
 }
 
-/// How much of kernels 2 and 5 overlaps if their instructions are no faster than those of a plain product.
+/// How much overlaps if products are no faster than those of plain matrices.
 fn at_the_products_rate(
     page: &mut Page,
     record: &Record,
     steps: &[Step; 6],
     shares: &[f64; 6],
 ) -> Result<()> {
-    let product = of_product(record, "f32")?.context("no product in f32 was timed")?;
-    for i in [2, 5] {
-        let slower = steps[i].with_instructions_at(product / steps[i].roof());
-        let place = place_in_range(shares[i], slower.predicted());
-        page.value(format!("overlap-{}", steps[i].name), place);
-    }
+    let overlap = |i: usize| {
+        let step = &steps[i];
+        let product = of_product(record, step.dtype)?.context("no product was timed")?;
+        let slower = step.at_rate(product / step.roof());
+        overlap_of(shares[i], slower.predicted()).context("out of its range")
+    };
+    let overlaps = [1, 2, 4, 5].into_iter().map(overlap).collect::<Result<Vec<_>>>()?;
+    let least = overlaps.iter().copied().fold(1.0, f64::min);
+    page.value("overlap-least", percent(least, 0));
+    page.value("overlap-most", percent(overlaps.into_iter().fold(0.0, f64::max), 0));
     Ok(())
 }
 
-/// How much overlaps, by the time that was measured: 0 if all parts of the machine work one after the other, 100 % if all work at once.
-fn place_in_range(share: f64, (least, most): (f64, f64)) -> String {
+/// How much overlaps, by the time that was measured: 0 if all parts of the machine work one after the other, 1 if all work at once;
+/// nothing if the time lies outside of these.
+pub fn overlap_of(share: f64, (least, most): (f64, f64)) -> Option<f64> {
     let [slowest, fastest, measured] = [least, most, share].map(|share| 1.0 / share);
-    let place = (slowest - measured) / (slowest - fastest);
-    if (0.0..=1.0).contains(&place) { percent(place, 0) } else { dash() }
+    let overlap = (slowest - measured) / (slowest - fastest);
+    (0.0..=1.0).contains(&overlap).then_some(overlap)
+}
+
+fn place_in_range(share: f64, range: (f64, f64)) -> String {
+    overlap_of(share, range).map_or_else(dash, |overlap| percent(overlap, 0))
 }
 
 /// Our kernels of this pass at every length, and then PyTorch's, as far as anything was measured of them.

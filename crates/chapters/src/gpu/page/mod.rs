@@ -19,7 +19,7 @@ use crate::figures::format::{fixed, integer, percent};
 use crate::output::Page;
 use anyhow::{Context, Result};
 #[cfg(test)]
-pub use measured::shares;
+pub use measured::{overlap_of, shares};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let steps = steps();
