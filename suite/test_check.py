@@ -635,6 +635,8 @@ class TheSuite(unittest.TestCase):
         # The second line has versions.
         self.assertEqual(printed[:1] + printed[2:], shown[:1] + shown[2:])
         self.assertIn("\n".join(two_more), str(mended))
+        for report in (mended, right):
+            self.assertIn(f"\n    {str(report).splitlines()[0]}\n", readme)
         self.assertEqual(set(mended.faults), {"empty-row-nan", "hidden-nan"})
         self.assertEqual(mended.counts["broken"], 2)
         self.assertFalse(mended.passes_but_for("empty-row-nan", "hidden-nan"), "two cases end in an error")

@@ -85,7 +85,7 @@ fn hidden(page: &mut Page) {
             ("link", &|link| link.name.to_owned()),
             ("GB/s each way", &|link| significant(link.bandwidth / 1e9, 3)),
             ("a head of keys for each head", &|link| tokens(link)[0].clone()),
-            ("shared by four", &|link| tokens(link)[1].clone()),
+            ("one for four", &|link| tokens(link)[1].clone()),
         ],
     );
     page.value("gpu-tflops", fixed(H100.bf16 / 1e12, 1));
@@ -110,7 +110,7 @@ fn model(page: &mut Page) -> Result<()> {
     page.value("overlap-bytes", bytes(u128::from(overlap.bytes)));
     page.value("overlap-pause", ms(overlap.pause));
     page.value("overlap-alone", ms(overlap.alone));
-    page.value("overlap-both", ms(overlap.both));
+    page.value("overlap-both", format!("{} ms", fixed(overlap.both * 1e3, 1)));
     let hidden = (overlap.alone + overlap.pause - overlap.both) / overlap.alone;
     page.value("overlap-hidden", percent(hidden.clamp(0.0, 1.0), 0));
     let (crowded, fitting): (Vec<_>, Vec<_>) =

@@ -12,7 +12,11 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("elsewhere", elsewhere.to_string());
     page.value("groups", suite.groups.len().to_string());
     page.value("of-attention", suite.of_attention.len().to_string());
+    page.value("planted", suite.faults.len().to_string());
     let [program, output, two_more, mended] = facts::example()?;
+    let [corner, all] = facts::passes()?;
+    page.value("corner-passes", corner);
+    page.value("mended-passes", all);
     page.file("mended.txt", mended);
     page.file("two-more.txt", two_more);
     page.file("program.txt", program);

@@ -259,7 +259,7 @@ fn kernel_6_waits_for_tensor_cores_and_almost_for_its_loads() {
     assert!(keys.all() / of_products[0] > 0.9 && queries.all() / of_products[1] < 0.9);
 }
 
-/// "*Tiled* overlaps most, *registers* and *backward* least, and the two kernels on tensor cores lie between"; "to a factor of three at worst";
+/// "Kernel 1 overlaps most, kernels 2 and 5 least, and the two kernels on tensor cores lie between";
 /// "Tensor cores … used a smaller share of what they could do; *hopper* won that share back"
 #[test]
 fn speeds_lie_in_their_ranges_as_the_page_says() {

@@ -34,6 +34,9 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
     let rounds = plans.each_ref().map(Plan::of_tile);
     page.value("backward-round-keys", integer(rounds[0]));
     page.value("backward-round-queries", integer(rounds[1]));
+    let loads = Loads::of_functions()[0].all();
+    page.value("backward-loads-keys", integer(loads as usize));
+    page.value("backward-tensor-keys", integer(plans[0].products()));
     let lockstep = plans.each_ref().map(|plan| 2 * plan.of_tile());
     let products = plans.each_ref().map(|plan| 2 * plan.products());
     page.value("backward-lockstep-keys", integer(lockstep[0]));

@@ -60,6 +60,9 @@ pub fn generate(page: &mut Page, times: &Record, kernels: &Record) -> Result<Str
     page.value("decode-key-clocks", fixed(demands.slow, 0));
     page.value("decode-load-clocks", fixed(demands.loads, 0));
     page.value("decode-loads", significant(demands.loads / demands.slow, 2));
+    let fastest = bytes_of_text(longest) as f64 / copy;
+    let slowest = fastest / least_share(copy);
+    page.value("decode-range", format!("{} to {}", micros(fastest), micros(slowest)));
     lengths(page, copy);
     let predicted = asked(page, copy, times);
     let says = "Two boxes side by side, a split each, with eight pages of keys of a text in order. The pages bear the numbers of the warps \
