@@ -92,6 +92,12 @@ fn zigzag_rows_are_even() {
 #[test]
 fn heads_send_less_with_many_ranks() {
     let sent = sent();
+    // "Both are equal at P = 1 + h / h_kv"
+    let equal = 1 + HEADS.0 / HEADS.1;
+    assert!(sent.iter().all(|row| {
+        let few = row.ranks < equal;
+        row.heads.is_none_or(|heads| (heads > row.ring) == few)
+    }));
     let first = &sent[0];
     assert!(first.heads > Some(first.ring) && sent[2].heads < Some(sent[2].ring));
     for pair in sent.windows(2) {

@@ -92,6 +92,23 @@ fn hidden(page: &mut Page) {
     page.value("gpus", integer(GPUS));
     page.value("machines", integer(GPUS / GPUS_OF_MACHINE));
     let [ring, hybrid] = tokens_of_a_thousand();
+    let row = |(what, ranks, all): (&str, usize, f64)| {
+        let fewest = all / ranks as f64;
+        let waits = fewest / (MILLION / ranks) as f64;
+        let rows = [MILLION / ranks, fewest.ceil() as usize].map(integer);
+        [
+            vec![format!("{what} {}", integer(ranks))],
+            rows.into(),
+            vec![format!("{}×", significant(waits, 2))],
+        ]
+        .concat()
+    };
+    let machines = GPUS / GPUS_OF_MACHINE;
+    let rows =
+        [("a ring of GPUs,", GPUS, ring), ("a ring of machines,", machines, hybrid)];
+    let header =
+        ["", "rows of each", "fewest rows", "a step's exchange, by its computing"];
+    page.table("together", &header, &rows.map(row));
     page.value("ring-tokens", fixed(ring / 1e6, 0));
     page.value("hybrid-tokens", fixed(hybrid / 1e6, 1));
 }
@@ -168,5 +185,17 @@ fn says(cases: &[Case]) -> String {
         true => "By the model, computing takes longer than sending in all of them.",
         false => "By the model, sending takes longer than computing in some of them.",
     };
-    format!("{} {hidden}", off(cases))
+    let time = |ranks: usize| {
+        let longest =
+            cases.iter().filter(|case| case.ranks == ranks).max_by_key(|case| case.n);
+        longest.map(|case| case.measured)
+    };
+    let faster = match (time(1), time(2)) {
+        (Some(one), Some(two)) => format!(
+            " On the longest text, two ranks are {} times as fast as one.",
+            significant(one / two, 2)
+        ),
+        _ => String::new(),
+    };
+    format!("Yes, nearly. {}{faster} {hidden}", off(cases))
 }

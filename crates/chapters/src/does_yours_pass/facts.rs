@@ -131,7 +131,7 @@ pub fn passes() -> Result<[String; 2]> {
         let line = readme
             .lines()
             .find(|line| line.ends_with(end) && line.contains(" cases pass, "));
-        let count = line.and_then(|line| line.split(' ').next());
+        let count = line.and_then(|line| line.trim_start().split(' ').next());
         count
             .map(str::to_owned)
             .with_context(|| format!("suite/README.md has no line with {end}"))

@@ -28,31 +28,20 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
     page.value("backward-registers", integer(CONSUMER_REGISTERS));
     page.value("backward-too-many", integer(Registers::new(2 * QUERIES, 2).all()));
     let plans = Plan::of_functions();
-    let idle = plans.each_ref().map(|plan| plan.of_tile() - plan.products());
-    page.value("backward-idle-keys", integer(idle[0]));
-    page.value("backward-idle-queries", integer(idle[1]));
-    let rounds = plans.each_ref().map(Plan::of_tile);
-    page.value("backward-round-keys", integer(rounds[0]));
-    page.value("backward-round-queries", integer(rounds[1]));
-    let loads = Loads::of_functions()[0].all();
-    page.value("backward-loads-keys", integer(loads as usize));
-    page.value("backward-tensor-keys", integer(plans[0].products()));
-    let lockstep = plans.each_ref().map(|plan| 2 * plan.of_tile());
-    let products = plans.each_ref().map(|plan| 2 * plan.products());
-    page.value("backward-lockstep-keys", integer(lockstep[0]));
-    page.value("backward-products-keys", integer(products[0]));
-    let more = lockstep[1] as f64 / products[1] as f64 - 1.0;
-    page.value("backward-lockstep-queries", percent(more, 0));
+    let more = |plan: &Plan| plan.of_tile() as f64 / plan.products() as f64 - 1.0;
+    for (function, plan) in ["keys", "queries"].into_iter().zip(&plans) {
+        page.value(format!("backward-lockstep-{function}"), percent(more(plan), 0));
+        page.value(format!("backward-product-{function}"), integer(plan.product));
+    }
+    let loads = Loads::of_functions().map(|loads| integer(loads.all() as usize));
     let row = |what: &str, of: fn(&Plan) -> usize| {
         let clocks = plans.each_ref().map(|plan| integer(of(plan)));
         [vec![what.to_owned()], clocks.into()].concat()
     };
     let rows = [
-        row("a product", |plan| plan.product),
-        row("from scores to weights", |plan| plan.weights),
-        row("from gradients of weights to those of scores", |plan| plan.d_scores),
-        row("**a round of a consumer that is alone**", Plan::of_tile),
-        row("**all products of that consumer**", Plan::products),
+        row("tensor cores, its products", Plan::products),
+        [vec!["shared memory, its loads".to_owned()], loads.into()].concat(),
+        row("its threads and products, as in the figure, if it is alone", Plan::of_tile),
     ];
     let names = ["clocks for a tile", "`backward_keys`", "`backward_queries`"];
     page.table("clocks-of-kernel-6", &names, &rows);

@@ -39,6 +39,12 @@ pub fn generate(
     let of_one_line = naive_with_one_line_a_clock();
     page.value("one-line-clocks", integer(clocks_of_lines() as usize + 1));
     page.value("one-line-predicted", super::predicted(&of_one_line));
+    page.value("naive-ratio", scores_over_weigh(&steps[0]));
+    page.value("one-line-ratio", scores_over_weigh(&of_one_line));
+    let product = of_product(record, "bf16")?.context("no product in bf16 was timed")?;
+    let product = product / H100.bf16;
+    page.value("product-bf16", told(product));
+    page.value("rest-hopper", fixed(100.0 * (product - shares[4]), 0));
     page.value("one-line-says", one_line_says(shares[0], of_one_line.predicted()));
     let l2 = steps[4].asked_of_l2_at(shares[4]);
     page.value("beyond-hopper-measured", fixed(l2 / 1e12, 1));
@@ -69,6 +75,18 @@ fn place(share: f64, (least, most): (f64, f64)) -> String {
         "is faster than the fastest that we predicted".to_owned()
     } else {
         "lies in the predicted range".to_owned()
+    }
+}
+
+/// How many times as long the first function of kernel 0 takes as the last one, if all overlaps or nothing does.
+fn scores_over_weigh(naive: &Step) -> String {
+    let [scores, .., weigh] = &naive.functions[..] else { return dash() };
+    let ratios =
+        [scores.together() / weigh.together(), scores.in_turns() / weigh.in_turns()];
+    let [least, most] = [ratios[0].min(ratios[1]), ratios[0].max(ratios[1])];
+    match [least, most].map(|ratio| fixed(ratio, 0)) {
+        [least, most] if least == most => format!("about {least}"),
+        [least, most] => format!("{least} to {most}"),
     }
 }
 
