@@ -85,7 +85,7 @@ fn hidden(page: &mut Page) {
             ("link", &|link| link.name.to_owned()),
             ("GB/s each way", &|link| significant(link.bandwidth / 1e9, 3)),
             ("a head of keys for each head", &|link| tokens(link)[0].clone()),
-            ("one for four", &|link| tokens(link)[1].clone()),
+            ("one head for four", &|link| tokens(link)[1].clone()),
         ],
     );
     page.value("gpu-tflops", fixed(H100.bf16 / 1e12, 1));
