@@ -10,9 +10,7 @@ use attention::{
     score_rule::{DistanceBuckets, ScoreFunction, ScorePlace},
 };
 use gpu::report::{Launch, Resources, constant};
-use gpu::{
-    ALL, DECODE, HOPPER, HOPPER_BOXES, REGISTERS, SM_80, SM_90, SM_90A, architectures,
-};
+use gpu::{ALL, HOPPER, HOPPER_BOXES, REGISTERS, SM_80, SM_90A, architectures};
 use nalgebra::DMatrix;
 use std::io::Write;
 

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 const HEADS: usize = 8;
 const WIDTH: usize = 64; // of a head
-const LAYOUT: Layout = Layout::Zigzag;
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Bytes of the longest message that is timed, and the time that it is given in the background.
@@ -54,25 +53,29 @@ pub fn run(world: &SimpleCommunicator, options: &[&str]) -> Result<()> {
     };
     wait_quietly(world);
     if is_first {
-        println!(
-            "causal, f32, {HEADS} heads of {WIDTH}, zigzag; ms, medians of {rounds}"
-        );
+        println!("causal, f32, {HEADS} heads of {WIDTH}; ms, medians of {rounds}");
         println!("     n ranks | forward: threads   ring | backward: threads   ring");
     }
-    for &n in lengths {
-        for ranks in 1..=world.size() {
-            if let Some(group) = first_ranks(world, ranks) {
-                let times = measure(&group, n, rounds)?;
-                if is_first {
-                    let [a, b, c, d] = times.each_ref().map(|times| median(times) * 1e3);
-                    println!(
-                        "{n:>6} {ranks:>5} | {a:>16.1} {b:>6.1} | {c:>17.1} {d:>6.1}"
-                    );
-                    all.extend(measurements(n, ranks as usize, &times));
-                }
+    let mut cases: Vec<_> = lengths
+        .iter()
+        .flat_map(|&n| (1..=world.size()).map(move |ranks| (n, ranks, Layout::Zigzag)))
+        .collect();
+    if let (Some(&longest), 2..) = (lengths.last(), world.size()) {
+        cases.push((longest, 2, Layout::Contiguous)); // for comparison: the work is uneven
+    }
+    for (n, ranks, layout) in cases {
+        if let Some(group) = first_ranks(world, ranks) {
+            let times = measure(&group, n, layout, rounds)?;
+            if is_first {
+                let [a, b, c, d] = times.each_ref().map(|times| median(times) * 1e3);
+                let name = name(layout);
+                println!(
+                    "{n:>6} {ranks:>5} | {a:>16.1} {b:>6.1} | {c:>17.1} {d:>6.1} {name}"
+                );
+                all.extend(measurements(n, ranks as usize, layout, &times));
             }
-            wait_quietly(world);
         }
+        wait_quietly(world);
     }
     let (Some(root), Some(record)) = (root, record) else { return Ok(()) };
     let record = Record { measurements: all, ..record };
@@ -93,11 +96,20 @@ fn circumstances() -> Result<Record> {
     words(recorder::circumstances("across", versions, vec![]))
 }
 
-/// The four times of one length and number of ranks.
-fn measurements(n: usize, ranks: usize, times: &[Vec<f64>; 4]) -> Vec<Measurement> {
+fn name(layout: Layout) -> &'static str {
+    if layout == Layout::Contiguous { "contiguous" } else { "zigzag" }
+}
+
+/// The four times of one length, number of ranks and layout.
+fn measurements(
+    n: usize,
+    ranks: usize,
+    layout: Layout,
+    times: &[Vec<f64>; 4],
+) -> Vec<Measurement> {
     let sizes = [("n", n), ("d", WIDTH), ("heads", HEADS)];
     let settings: [(&str, &dyn ToString); 2] =
-        [("mask", &"causal"), ("layout", &"zigzag")];
+        [("mask", &"causal"), ("layout", &name(layout))];
     let common = Measurement::common("f32", &sizes, &settings, ranks);
     let named = |(name, times): (&str, &Vec<f64>)| {
         common.named(name.to_owned(), Unit::Seconds, (median(times), spread(times)))
@@ -112,15 +124,20 @@ fn first_ranks(world: &SimpleCommunicator, ranks: i32) -> Option<SimpleCommunica
     world.split_by_color(color)
 }
 
-fn whole(n: usize) -> Whole {
+fn whole(n: usize, layout: Layout) -> Whole {
     Whole::new((n, n), (WIDTH, WIDTH), Mask::causal())
         .with_heads(HEADS, HEADS)
-        .with_layouts(LAYOUT, LAYOUT)
+        .with_layouts(layout, layout)
 }
 
 /// Seconds of forward and backward passes: one process, the ring; one process, the ring. They are interleaved, so that what disturbs the
 /// machine disturbs all.
-fn measure(group: &SimpleCommunicator, n: usize, rounds: usize) -> Result<[Vec<f64>; 4]> {
+fn measure(
+    group: &SimpleCommunicator,
+    n: usize,
+    layout: Layout,
+    rounds: usize,
+) -> Result<[Vec<f64>; 4]> {
     let mut network = OverMpi::new(group, DEADLINE);
     let (rank, ranks) = (network.rank(), network.ranks());
     let matrix = |seed: usize| {
@@ -130,11 +147,11 @@ fn measure(group: &SimpleCommunicator, n: usize, rounds: usize) -> Result<[Vec<f
         })
     };
     let all = [0, 1, 2, 3].map(matrix);
-    let rows = LAYOUT.rows(n, ranks, rank);
+    let rows = layout.rows(n, ranks, rank);
     let mine = all.each_ref().map(|matrix| matrix.select_rows(&rows));
     let local =
         Local { q: mine[0].as_view(), k: mine[1].as_view(), v: mine[2].as_view() };
-    let (whole, alone) = (whole(n), words(Flash::new().with_threads(1))?);
+    let (whole, alone) = (whole(n, layout), words(Flash::new().with_threads(1))?);
     let one = words(Flash::new().with_threads(ranks))?;
     let inputs = Inputs::grouped(&all[0], &all[1], &all[2], Mask::causal(), HEADS, HEADS);
     let inputs = words(inputs)?;

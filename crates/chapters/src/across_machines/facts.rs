@@ -114,6 +114,8 @@ pub struct Model {
     pub whole: Whole,
     pub cores: usize,
     pub cases: Vec<Case>,
+    /// The longest one on two ranks, but with contiguous rows.
+    pub contiguous: Case,
 }
 
 /// A case that the fit hasn't seen.
@@ -141,7 +143,12 @@ fn timed(m: &Measurement) -> Result<Whole> {
     };
     let (n, d, heads) = (size("n")?, size("d")?, size("heads")?);
     let whole = Whole::new((n, n), (d, d), Mask::causal()).with_heads(heads, heads);
-    Ok(whole.with_layouts(Layout::Zigzag, Layout::Zigzag))
+    let layout = if is_zigzag(m) { Layout::Zigzag } else { Layout::Contiguous };
+    Ok(whole.with_layouts(layout, layout))
+}
+
+fn is_zigzag(m: &Measurement) -> bool {
+    m.settings.get("layout").is_some_and(|layout| layout == "zigzag")
 }
 
 /// Seconds of a pair and of a row, by two times of one rank.
@@ -157,14 +164,16 @@ fn fit(times: [&Measurement; 2]) -> Result<(f64, f64)> {
 }
 
 pub fn model(record: &Record) -> Result<Model> {
-    let rings: Vec<_> = record.all("forward/ring", "f32").collect();
+    let (rings, contiguous): (Vec<_>, Vec<_>) =
+        record.all("forward/ring", "f32").partition(|m| is_zigzag(m));
     let mut lengths = rings.iter().map(|m| length(m)).collect::<Result<Vec<_>>>()?;
     lengths.sort_unstable();
     lengths.dedup();
     let fitted = lengths.get(1..3).context("three lengths are needed")?;
     let fitted = [fitted[0], fitted[1]];
     let find = |what: &str, n: u64, ranks: usize| {
-        let mut found = record.all(what, "f32").filter(|m| m.threads == ranks);
+        let mut found =
+            record.all(what, "f32").filter(|m| m.threads == ranks && is_zigzag(m));
         let found = found.find(|m| m.sizes.get("n") == Some(&n));
         found.with_context(|| format!("no {what}, n = {n}, {ranks} ranks"))
     };
@@ -176,7 +185,7 @@ pub fn model(record: &Record) -> Result<Model> {
     let is_new = |m: &&&Measurement| {
         m.threads > 1 || length(m).is_ok_and(|n| !fitted.contains(&n))
     };
-    let case = |m: &&Measurement| {
+    let case = |m: &Measurement| {
         let (n, ranks) = (length(m)?, m.threads);
         // More ranks than cores take turns.
         let turns = (ranks as f64 / cores as f64).max(1.0);
@@ -195,10 +204,12 @@ pub fn model(record: &Record) -> Result<Model> {
             threads: find("forward/threads", n, ranks)?.median,
         })
     };
-    let mut cases = rings.iter().filter(is_new).map(case).collect::<Result<Vec<_>>>()?;
+    let mut cases =
+        rings.iter().filter(is_new).map(|m| case(m)).collect::<Result<Vec<_>>>()?;
     cases.sort_by_key(|case| (case.ranks, case.n));
     let whole = timed(one_rank(fitted[0])?)?;
-    Ok(Model { fitted, whole, cores, cases })
+    let contiguous = contiguous.last().context("no contiguous rows were timed")?;
+    Ok(Model { fitted, whole, cores, cases, contiguous: case(contiguous)? })
 }
 
 /// Bytes of the message by which bandwidth is told.

@@ -70,6 +70,7 @@ fn sent(page: &mut Page) {
             ("heads, MiB", &|row| heads(row)),
         ],
     );
+    page.value("gather-million", bytes((MILLION * bytes_of_token() / LAYERS) as u128));
     page.value("gather", bytes((TOKENS * bytes_of_token() / LAYERS) as u128));
     let (sent, stay) = sent_in_decoding(MILLION, 8);
     page.value("decode-sent", bytes(u128::from(sent)));
@@ -106,8 +107,7 @@ fn hidden(page: &mut Page) {
     let machines = GPUS / GPUS_OF_MACHINE;
     let rows =
         [("a ring of GPUs,", GPUS, ring), ("a ring of machines,", machines, hybrid)];
-    let header =
-        ["", "rows of each", "fewest rows", "a step's exchange, by its computing"];
+    let header = ["", "rows of each", "fewest rows", "exchange ÷ computing"];
     page.table("together", &header, &rows.map(row));
     page.value("ring-tokens", fixed(ring / 1e6, 0));
     page.value("hybrid-tokens", fixed(hybrid / 1e6, 1));
@@ -130,6 +130,9 @@ fn model(page: &mut Page) -> Result<()> {
     page.value("overlap-both", format!("{} ms", fixed(overlap.both * 1e3, 1)));
     let hidden = (overlap.alone + overlap.pause - overlap.both) / overlap.alone;
     page.value("overlap-hidden", percent(hidden.clamp(0.0, 1.0), 0));
+    let Case { measured, predicted, .. } = model.contiguous;
+    page.value("contiguous-measured", ms(measured));
+    page.value("contiguous-predicted", ms(predicted));
     let (crowded, fitting): (Vec<_>, Vec<_>) =
         model.cases.into_iter().partition(|case| case.ranks > model.cores);
     page.file("model.md", cases(&fitting));

@@ -11,6 +11,7 @@ use crate::gpu::measured::{find, speed};
 use crate::output::Page;
 use anyhow::Result;
 use gpu::tiles::backward_hopper::{CONSUMER_REGISTERS, KEYS, QUERIES, STAYING};
+use laboratory::gpu::ROWS;
 use record::{Record, Unit};
 
 /// The page's tables, values and picture; `of_kernel_4` is the share of its roof that kernel 4 was measured to reach.
@@ -43,7 +44,13 @@ pub fn generate(page: &mut Page, times: &Record, of_kernel_4: f64) -> Result<()>
         [vec!["shared memory, its loads".to_owned()], loads.into()].concat(),
         row("its threads and products, as in the figure, if it is alone", Plan::of_tile),
     ];
-    let names = ["clocks for a tile", "`backward_keys`", "`backward_queries`"];
+    let tile = |passing: usize| format!("{ROWS} × {passing}");
+    let names = [
+        "clocks for a tile of".to_owned(),
+        format!("`backward_keys`, {}", tile(QUERIES)),
+        format!("`backward_queries`, {}", tile(KEYS)),
+    ];
+    let names = names.each_ref().map(String::as_str);
     page.table("clocks-of-kernel-6", &names, &rows);
     threads_table(page);
     let says = "Two rows over time, the tensor cores above and the threads of one consumer below. The tensor cores compute dK of tile 4 and \

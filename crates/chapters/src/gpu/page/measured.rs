@@ -84,7 +84,7 @@ fn scores_over_weigh(naive: &Step) -> String {
     let ratios =
         [scores.together() / weigh.together(), scores.in_turns() / weigh.in_turns()];
     let [least, most] = [ratios[0].min(ratios[1]), ratios[0].max(ratios[1])];
-    match [least, most].map(|ratio| fixed(ratio, 0)) {
+    match [least, most].map(|ratio| significant(ratio, 2)) {
         [least, most] if least == most => format!("about {least}"),
         [least, most] => format!("{least} to {most}"),
     }
