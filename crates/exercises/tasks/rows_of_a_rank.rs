@@ -6,7 +6,7 @@
 //! the same work?
 //!
 //! The **zigzag** layout cuts $n$ rows into $2P$ pieces for $P$ ranks. Piece $p$ begins at row $p \cdot n / (2P)$, rounded down, and ends where
-//! piece $p + 1$ begins. $2P$ need not divide $n$; then the pieces differ by one row. Rank $r$ holds pieces $r$ and $2P - 1 - r$: an early
+//! piece $p + 1$ begins. $2P$ need not divide $n$; then the pieces differ by at most one row. Rank $r$ holds pieces $r$ and $2P - 1 - r$: an early
 //! piece and a late one.
 //!
 //! Return the rows of a rank in ascending order. Then count the work of some rows: the pairs of a query among them and a key of the whole

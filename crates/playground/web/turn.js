@@ -20,8 +20,11 @@ const arrow = (svg, [x, y], [right, up], name, side) => {
     );
 };
 
-/** A row between two positions: each pair turns evenly from one to the other. */
+/** A row between two positions: each pair turns evenly from one to the other. At a position it is the crate's, to the last digit, in which browsers' sines differ. */
 const between = (attention, position) => {
+    if (Number.isInteger(position)) {
+        return attention.turned_row(position, PAIRS);
+    }
     const [from, to] = [Math.floor(position), Math.ceil(position)].map(at => attention.turned_row(at, PAIRS));
     return from.map((_, i) => {
         const pair = i - i % 2;
