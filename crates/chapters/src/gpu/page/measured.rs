@@ -372,16 +372,16 @@ fn at_the_products_rate(
     steps: &[Step; 6],
     shares: &[f64; 6],
 ) -> Result<()> {
-    let overlap = |i: usize| {
+    let mut overlaps = vec![]; // of those that lie in their ranges
+    for i in [1, 2, 4, 5] {
         let step = &steps[i];
         let product = of_product(record, step.dtype)?.context("no product was timed")?;
         let slower = step.at_rate(product / step.roof());
-        overlap_of(shares[i], slower.predicted()).context("out of its range")
-    };
-    let overlaps = [1, 2, 4, 5].into_iter().map(overlap).collect::<Result<Vec<_>>>()?;
-    let least = overlaps.iter().copied().fold(1.0, f64::min);
-    page.value("overlap-least", percent(least, 0));
-    page.value("overlap-most", percent(overlaps.into_iter().fold(0.0, f64::max), 0));
+        overlaps.extend(overlap_of(shares[i], slower.predicted()));
+    }
+    let told = |overlap: Option<f64>| overlap.map_or_else(dash, |it| percent(it, 0));
+    page.value("overlap-least", told(overlaps.iter().copied().reduce(f64::min)));
+    page.value("overlap-most", told(overlaps.into_iter().reduce(f64::max)));
     Ok(())
 }
 
