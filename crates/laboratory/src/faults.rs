@@ -105,7 +105,7 @@ faults! {
     "lucidrains/memory-compressed-attention/issues/2",
 
     6 HiddenNan "hidden-nan"
-    "A NaN behind the mask reaches the output, since 0 · NaN is NaN. Values with a weight of 0 must not be read."
+    "A NaN behind the mask reaches the output, since 0 · NaN is NaN. What is hidden must not count."
     "pytorch/pytorch/issues/101967",
 
     6 MaskAdded "mask-added"
