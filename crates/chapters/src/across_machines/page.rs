@@ -107,7 +107,7 @@ fn hidden(page: &mut Page) {
     let machines = GPUS / GPUS_OF_MACHINE;
     let rows =
         [("a ring of GPUs,", GPUS, ring), ("a ring of machines,", machines, hybrid)];
-    let header = ["", "rows of each", "fewest rows", "exchange ÷ computing"];
+    let header = ["", "rows of each", "fewest rows", "exchange / computing"];
     page.table("together", &header, &rows.map(row));
     page.value("ring-tokens", fixed(ring / 1e6, 0));
     page.value("hybrid-tokens", fixed(hybrid / 1e6, 1));
