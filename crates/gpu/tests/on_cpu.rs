@@ -381,12 +381,18 @@ fn masks_agree() {
         (documents(), 1, (600, 600)),
         (documents().and(window(150, 0)), 2, (600, 600)),
         (window(40, 0), 2, (300, 100)), // most queries stand before the first key
+        (window(70, 0), 1, (3, 600)),   // as in decoding, here and below
+        (window(90, 5), 1, (9, 600)),
+        (documents(), 2, (2, 600)),
     ] {
         let sized = mask.sized(lengths.0, lengths.1).unwrap();
         let is_seen = |j: &usize| (0..lengths.0).any(|i| sized.allows(i, *j));
         // Of whole tiles of every kernel; the products of `naive` are of all keys.
         let unseen = (0..lengths.1).position(|j| is_seen(&j)).unwrap() / 128 * 128;
-        let mut kernels = vec![TILED, HOPPER, HOPPER_PERSISTENT, DECODE];
+        let mut kernels = vec![TILED, HOPPER, HOPPER_PERSISTENT];
+        if lengths.0 < 16 {
+            kernels = vec![DECODE];
+        }
         if unseen == 0 {
             kernels.push(NAIVE);
         }
