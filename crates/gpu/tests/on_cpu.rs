@@ -389,10 +389,10 @@ fn masks_agree() {
         let is_seen = |j: &usize| (0..lengths.0).any(|i| sized.allows(i, *j));
         // Of whole tiles of every kernel; the products of `naive` are of all keys.
         let unseen = (0..lengths.1).position(|j| is_seen(&j)).unwrap() / 128 * 128;
-        let mut kernels = vec![TILED, HOPPER, HOPPER_PERSISTENT];
-        if lengths.0 < 16 {
-            kernels = vec![DECODE];
-        }
+        let mut kernels = match lengths.0 {
+            ..16 => vec![DECODE],
+            _ => vec![TILED, HOPPER, HOPPER_PERSISTENT],
+        };
         if unseen == 0 {
             kernels.push(NAIVE);
         }

@@ -93,7 +93,7 @@ impl<'a> OverMpi<'a> {
         let (done, result) = channel();
         let mut received = Ok(());
         let result = std::thread::scope(|threads| {
-            // Dropped with the thread, so if `work` panics, we learn of it.
+            // `done` is dropped with the thread, so if `work` panics, we learn of it.
             threads.spawn(move || done.send(work()));
             loop {
                 if received.is_ok() {

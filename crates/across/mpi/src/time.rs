@@ -216,21 +216,18 @@ fn shifts(world: &SimpleCommunicator) -> Result<Vec<Measurement>> {
             words(result)?;
             times.push(time);
         }
-        Ok::<_, String>(times)
-    };
-    let measurement = |name: &str, bytes: usize, pause: Duration, times: &[f64]| {
         let sizes = [("bytes", bytes), ("pause_ms", pause.as_millis() as usize)];
         let common = Measurement::common("f64", &sizes, &[], ranks);
-        common.named(name.to_owned(), Unit::Seconds, (median(times), spread(times)))
+        let numbers = (median(&times), spread(&times));
+        Ok(common.named("shift".to_owned(), Unit::Seconds, numbers))
     };
-    let mut measurements = vec![];
-    for bytes in [8, 64, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22, 1 << 24, LONGEST] {
-        let times = shift(bytes, Duration::ZERO)?;
-        measurements.push(measurement("shift", bytes, Duration::ZERO, &times));
-    }
-    let times = shift(LONGEST, PAUSE)?;
-    measurements.push(measurement("shift", LONGEST, PAUSE, &times));
-    Ok(measurements)
+    let lengths = [8, 64, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22, 1 << 24, LONGEST];
+    let alone = lengths.map(|bytes| (bytes, Duration::ZERO));
+    alone
+        .into_iter()
+        .chain([(LONGEST, PAUSE)])
+        .map(|(bytes, pause)| shift(bytes, pause))
+        .collect()
 }
 
 /// A barrier in which the ranks that wait leave the cores to others: MPI's own would poll all the time.

@@ -114,9 +114,10 @@ pub fn costs(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["same_bits"])?;
     let micro =
         |seconds: f64| format!("{} µs", integer((1e6 * seconds).round() as usize));
+    let costs = facts::costs(&record)?;
     page.table_of(
         "costs",
-        &facts::costs(&record)?,
+        &costs,
         &[
             ("one thread, `f32`", &|cost| cost.what.to_owned()),
             ("default", &|cost| micro(cost.default)),
@@ -124,8 +125,7 @@ pub fn costs(page: &mut Page) -> Result<()> {
             ("times as long", &|cost| fixed(cost.one_order / cost.default, 2)),
         ],
     );
-    let ratios = facts::costs(&record)?;
-    let ratios = ratios.iter().map(|cost| cost.one_order / cost.default);
+    let ratios = costs.iter().map(|cost| cost.one_order / cost.default);
     page.value("most", significant(ratios.fold(0.0, f64::max), 2));
     page.value("where", provenance(&record));
     Ok(())
